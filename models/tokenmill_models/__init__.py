@@ -1,0 +1,1 @@
+"""The formulas of tokenmill: symbolic, importable without the solver."""

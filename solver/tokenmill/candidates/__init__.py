@@ -1,0 +1,1 @@
+"""From a stage, a catalogue and a topology to evaluated, pruned columns."""

@@ -1,0 +1,1 @@
+"""Foreign files: model configurations, price lists, topologies, request traces."""

@@ -1,0 +1,1 @@
+"""The programme that picks columns, counts of systems and flows."""
