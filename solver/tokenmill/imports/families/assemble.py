@@ -1,0 +1,63 @@
+"""Choose the family by ``model_type`` and put the architecture together."""
+
+from __future__ import annotations
+
+from tokenmill.errors import ImportFileError, nearest
+from tokenmill.imports.families.config import Config
+from tokenmill.imports.families.parts import layer_kinds
+from tokenmill.imports.families.precision import precisions
+from tokenmill.imports.families.table import BY_CLASS, FAMILIES, REFUSED
+from tokenmill.imports.families.towers import Composed, text_config, towers_of
+from tokenmill_models.architecture import Architecture
+
+
+def family_of(c: Config) -> str:
+    """Return the ``model_type``, by the class name where the field is absent.
+
+    Raises
+    ------
+    ImportFileError
+        Where it is missing, unknown (with the nearest known one) or known and not covered (with what is missing).
+    """
+    name = c.text("model_type")
+    if not name:
+        classes = c.items("architectures") or []
+        name = next((BY_CLASS[str(entry)] for entry in classes if str(entry) in BY_CLASS), "")
+        if not name:
+            raise c.fail("model_type", "nothing", "the name of a known family")
+    if name in REFUSED:
+        raise ImportFileError(f"{c.source}: {c.place}model_type: {name!r} is not covered: {REFUSED[name]}")
+    if name not in FAMILIES:
+        near = nearest(name, FAMILIES)
+        hint = f" (nearest known: {near!r})" if near else ""
+        raise c.fail("model_type", repr(name)[:80], f"one of {len(FAMILIES)} known families{hint}; none is guessed")
+    return name
+
+
+def assemble(c: Config, name: str) -> Architecture:
+    """Build the architecture that the configuration describes."""
+    composed: Composed = text_config(c)
+    inner = composed.text
+    family = family_of(inner)
+    text = FAMILIES[family](inner)
+    towers = towers_of(c, composed)
+    base, weights, experts = precisions(c)
+    return Architecture(
+        name=name,
+        family=c.text("model_type") or family,
+        hidden=text.hidden,
+        vocabulary=text.vocabulary,
+        layers=layer_kinds(text.blocks),
+        embedding_parameters=text.embedding,
+        head=text.head,
+        tied=text.tied,
+        other_parameters=text.other,
+        lookup_parameters=text.lookup,
+        mtp=text.mtp,
+        towers=towers,
+        max_positions=text.max_positions,
+        base_precision=base,
+        weights_precision=weights,
+        experts_precision=experts if experts != weights else None,
+        notes=text.notes + composed.notes,
+    )
