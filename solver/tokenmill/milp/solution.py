@@ -1,0 +1,151 @@
+"""What the programme answers: how it ended, and the decisions, in the problem's own terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+STATUSES = ("optimal", "feasible", "infeasible", "unbounded", "unknown", "error")
+
+
+@dataclass(frozen=True)
+class Termination:
+    """How a solve ended. `objective` is None where there is no plan; `gap` is relative, proven by `bound`."""
+
+    status: str
+    objective: float | None = None
+    bound: float | None = None
+    gap: float | None = None
+    limit: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """Systems bought, reserved or rented at a site from `period` to `until` (both included), in a `slice` or all (None).
+
+    `unit_price`: USD to buy one, or USD an hour of one rented; `cost`: USD over the horizon (payments less residual,
+    discounted); `power`: W drawn at most; `chips`: catalogue chips of all; `price_source`: provider and date.
+    """
+
+    system: str
+    site: str
+    market: str
+    period: int
+    until: int
+    slice: str | None
+    count: float
+    chips: float
+    unit_price: float
+    cost: float
+    power: float
+    price_source: str = ""
+
+
+@dataclass(frozen=True)
+class Running:
+    """Replicas of a column at a site in a period and slice, and what they carry.
+
+    `rates`: (class index, operating-point index) to units/s carried by all of them. `utilisation`: share of the
+    replicas' capacity used. `power`: W drawn by their chips.
+    """
+
+    column: str
+    site: str
+    period: int
+    slice: str
+    replicas: float
+    rates: Mapping[tuple[int, int], float]
+    utilisation: float
+    power: float
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """A run that was chosen: column, site, market that pays for it, start and end [s from the start of the horizon], cost [USD]."""
+
+    workload: str
+    column: str
+    site: str
+    market: str
+    start: float
+    end: float
+    cost: float
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Bytes a second of a workload between two pools in a period and slice, and the arcs it takes with their shares used."""
+
+    workload: str
+    kind: str
+    source: str
+    target: str
+    period: int
+    slice: str
+    arcs: tuple[tuple[str, float, float], ...]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How domains of a system are filled at a site: pattern (chips a replica: how many), systems, chips left over in all."""
+
+    system: str
+    site: str
+    pattern: Mapping[int, float]
+    count: float
+    left_over: float
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A limit that holds the plan back: slack (its unit) and, where re-solved, what one step more of it saves.
+
+    `key`: path in the problem file. `step` (unit) and `saves` (objective's unit) are None where not computed.
+    """
+
+    limit: str
+    key: str
+    slack: float
+    unit: str
+    step: float | None = None
+    saves: float | None = None
+    dual: float | None = None
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A requirement that cannot be met: by how much (its unit), whether easing it alone would do, and the cure."""
+
+    key: str
+    limit: str
+    shortfall: float | None
+    unit: str
+    alone_would_do: bool | None
+    cure: str
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The programme's whole answer; empty decisions where no plan is in hand.
+
+    `cost_by_kind`: rent, capital, energy, storage, network, operations [USD]; `cost_by_workload`; `cost_by_period`.
+    `residual`: the audit's largest residual, relative to max(1, |right-hand side|).
+    """
+
+    termination: Termination
+    purchases: tuple[Purchase, ...] = ()
+    running: tuple[Running, ...] = ()
+    runs: tuple[RunStart, ...] = ()
+    flows: tuple[Flow, ...] = ()
+    packing: tuple[Packing, ...] = ()
+    binding: tuple[Binding, ...] = ()
+    infeasible: tuple[Shortfall, ...] = ()
+    cost_total: float | None = None
+    cost_by_kind: Mapping[str, float] | None = None
+    cost_by_workload: Mapping[str, float] | None = None
+    cost_by_period: tuple[float, ...] = ()
+    idle_cost: float | None = None
+    carbon: float | None = None
+    energy: float | None = None
+    residual: float | None = None
