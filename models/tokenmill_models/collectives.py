@@ -24,13 +24,20 @@ HIERARCHY = Source(
 
 @dataclass(frozen=True)
 class GroupLeaves:
-    """The leaves of a group, one an index of level: members [1], wire [B/s], share [1], latency [s], reduces [0/1]."""
+    """The leaves of a group, one an index of level.
+
+    `n` members [1]; `beta` wire when all exchange in a ring or tree [B/s]; `pair` wire from one member to one other
+    [B/s]; `exchange` wire in an all-to-all, bound by bisection [B/s]; `eta` achieved share of any of them [1];
+    `alpha` latency of a step [s]; `reduces` 1 where the switch adds up what passes.
+    """
 
     n: tuple[sp.Symbol, ...]
     beta: tuple[sp.Symbol, ...]
     eta: tuple[sp.Symbol, ...]
     alpha: tuple[sp.Symbol, ...]
     reduces: tuple[sp.Symbol, ...]
+    pair: tuple[sp.Symbol, ...]
+    exchange: tuple[sp.Symbol, ...]
 
     @property
     def size(self) -> sp.Expr:
@@ -53,13 +60,23 @@ def group_leaves(name: str) -> GroupLeaves:
             for level in range(LEVELS)
         )  # fmt: skip
 
-    latex = {"n": "n", "beta": r"\beta", "eta": r"\eta", "alpha": r"\alpha", "reduces": r"\rho"}
+    latex = {
+        "n": "n",
+        "beta": r"\beta",
+        "eta": r"\eta",
+        "alpha": r"\alpha",
+        "reduces": r"\rho",
+        "pair": r"\beta^{p}",
+        "exchange": r"\beta^{x}",
+    }
     return GroupLeaves(
         n=leaves("n", "1", "members", "positive"),
         beta=leaves("beta", "B/s", "bandwidth of a device, one direction", "positive"),
         eta=leaves("eta", "1", "achieved share of the wire", "positive"),
         alpha=leaves("alpha", "s", "latency of a step", "nonnegative"),
         reduces=leaves("reduces", "1", "1 where the switch reduces in flight, else 0", "nonnegative"),
+        pair=leaves("pair", "B/s", "bandwidth from one member to one other, one direction", "positive"),
+        exchange=leaves("exchange", "B/s", "bandwidth of a device in an all-to-all, one direction", "positive"),
     )
 
 
@@ -106,7 +123,7 @@ def all_to_all(graph: Graph, label: str, group: GroupLeaves, volume: sp.Expr) ->
     wires = []
     for level in range(LEVELS):
         crossing = group.n[0] - 1 if level == 0 else size - group.inside(level)
-        wires.append(volume * crossing / size / (group.beta[level] * group.eta[level]))
+        wires.append(volume * crossing / size / (group.exchange[level] * group.eta[level]))
     steps = sp.Add(*((n - 1) * alpha for n, alpha in zip(group.n, group.alpha, strict=True)))
     return graph.let(f"T_{label}", "s", f"time of {label}: all-to-all", maximum(*wires) + steps, source=THAKUR)
 
@@ -114,7 +131,7 @@ def all_to_all(graph: Graph, label: str, group: GroupLeaves, volume: sp.Expr) ->
 def send(graph: Graph, label: str, group: GroupLeaves, volume: sp.Expr) -> sp.Symbol:
     """Define the time [s] to hand `volume` [B] to the next member over the slowest level the group spans; return ``T_<label>``."""
     hops = [
-        (volume / (beta * eta) + alpha) * minimum(n - 1, 1)
-        for n, beta, eta, alpha in zip(group.n, group.beta, group.eta, group.alpha, strict=True)
+        (volume / (pair * eta) + alpha) * minimum(n - 1, 1)
+        for n, pair, eta, alpha in zip(group.n, group.pair, group.eta, group.alpha, strict=True)
     ]
     return graph.let(f"T_{label}", "s", f"time of {label}: hand-over to a neighbour", maximum(*hops), source=THAKUR)
