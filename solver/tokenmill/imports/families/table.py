@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tokenmill.imports.families import decoders, experts, latent
+from tokenmill.imports.families import classic, decoders, experts, hybrids, latent
 from tokenmill.imports.families.config import Config
 from tokenmill.imports.families.parts import Text
 
@@ -62,6 +62,34 @@ FAMILIES: Mapping[str, Callable[[Config], Text]] = {
     **dict.fromkeys(("longcat_flash", "longcat"), latent.longcat),
     "deepseek_v4": latent.deepseek_v4,
     "mimo_v2_flash": latent.mimo_v2,
+    "gpt2": classic.gpt2,
+    "gpt_bigcode": classic.gpt_bigcode,
+    **dict.fromkeys(("gptj", "codegen"), classic.gptj),
+    "gpt_neo": classic.gpt_neo,
+    "gpt_neox": classic.gpt_neox,
+    "bloom": classic.bloom,
+    "opt": classic.opt,
+    "mpt": classic.mpt,
+    **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), classic.falcon),
+    "phi": classic.phi,
+    "starcoder2": classic.starcoder2,
+    **dict.fromkeys(("stablelm", "stablelm_epoch"), classic.stablelm),
+    "nemotron": classic.nemotron,
+    "persimmon": classic.persimmon,
+    "xglm": classic.xglm,
+    "mamba": hybrids.mamba,
+    "falcon_mamba": hybrids.mamba,
+    "mamba2": hybrids.mamba_two,
+    "jamba": hybrids.jamba,
+    "bamba": hybrids.bamba,
+    "granitemoehybrid": hybrids.granite_hybrid,
+    **dict.fromkeys(("nemotron_h", "nemotronh"), hybrids.nemotron_h),
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), hybrids.qwen3_next),
+    "kimi_linear": hybrids.kimi_linear,
+    **dict.fromkeys(("minimax", "minimax_m1", "minimax_text_01"), hybrids.minimax),
+    "falcon_h1": hybrids.falcon_h1,
+    **dict.fromkeys(("lfm2", "lfm2_moe"), hybrids.lfm2),
+    "rwkv": hybrids.rwkv4,
 }
 
 BY_CLASS: Mapping[str, str] = {
