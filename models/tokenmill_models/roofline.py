@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import sympy as sp
 
 from tokenmill_models.formula import Formula, Graph, Source, maximum, register
@@ -31,11 +33,61 @@ _flops = declare("flops", "FLOP", "work of an operation", origin="input.flops")
 _bytes = declare("bytes_moved", "B", "bytes an operation moves to and from memory", origin="input.bytes")
 
 
+half_rows, half_inner, half_columns = (
+    declare(
+        f"half_{side}",
+        "1",
+        f"{side} of a product at which it reaches half the share of peak",
+        origin=f"chip.half_{side}",
+    )
+    for side in ("rows", "inner", "columns")
+)
+half_read = declare(
+    "half_read", "B", "bytes that a read must have to reach half the bandwidth", origin="chip.half_read"
+)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """An operation on the roofline: its compute time, memory time, and time [s each]."""
+
+    compute: sp.Symbol
+    memory: sp.Symbol
+    time: sp.Symbol
+
+
+def saturation(rows: sp.Expr, inner: sp.Expr, columns: sp.Expr) -> sp.Expr:
+    """Return by how much a product of rows x inner by inner x columns falls below the share of large ones (1 or more)."""
+    return 1 + half_rows / rows + half_inner / inner + half_columns / columns
+
+
+def timed(
+    graph: Graph,
+    label: str,
+    flops: sp.Expr,
+    moved: sp.Expr,
+    *,
+    peak: sp.Expr | None = None,
+    share: sp.Expr | None = None,
+    small: sp.Expr | int = 1,
+    ramp: sp.Expr | None = None,
+) -> Timed:
+    """Define the roofline of an operation of `flops` [FLOP] that moves `moved` [B].
+
+    `peak` [FLOP/s] and `share` [1] replace those of large products; `small` (1 or more) lengthens the compute time of small ones
+    (see `saturation`); `ramp` [B] is added to the traffic for what a short read loses (half_read unless given).
+    """
+    speed = (F if peak is None else peak) * (eta_F if share is None else share)
+    lost = half_read if ramp is None else ramp
+    C = graph.let(f"C_{label}", "s", f"compute time of {label}", flops * small / speed, source=ROOFLINE)
+    R = graph.let(f"R_{label}", "s", f"memory time of {label}", (moved + lost) / (W * eta_W), source=ROOFLINE)
+    T = graph.let(f"T_{label}", "s", f"time of {label}", maximum(C, R), source=ROOFLINE)
+    return Timed(C, R, T)
+
+
 def operation(graph: Graph, label: str, flops: sp.Expr, moved: sp.Expr) -> sp.Symbol:
     """Define the roofline time [s] of an operation of `flops` [FLOP] that moves `moved` [B]; return ``T_<label>``."""
-    C = graph.let(f"C_{label}", "s", f"compute time of {label}", flops / (F * eta_F), source=ROOFLINE)
-    B = graph.let(f"R_{label}", "s", f"memory time of {label}", moved / (W * eta_W), source=ROOFLINE)
-    return graph.let(f"T_{label}", "s", f"time of {label}", maximum(C, B), source=ROOFLINE)
+    return timed(graph, label, flops, moved).time
 
 
 TIME_LOWER = register(

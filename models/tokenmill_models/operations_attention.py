@@ -1,0 +1,116 @@
+"""The operations of a mixer that are no products with weights: attention core, recurrent scan, sparse-attention scores."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from tokenmill_models.architecture import Mixer
+from tokenmill_models.formula import Graph, Source, minimum
+from tokenmill_models.operations_parts import ONE, ZERO, Operation, Shape, arch_leaf
+from tokenmill_models.roofline import FLOP_PER_MAC, half_read, timed
+from tokenmill_models.symbols import declare
+
+FLASH = Source("Dao 2023, FlashAttention-2, arXiv:2307.08691: the score matrix stays on the chip")
+
+# write scores, read and write them in the softmax, read probabilities
+SCORE_PASSES = 4
+
+peak_16bit = declare("F_16", "FLOP/s", "peak dense compute of a device at 16 bits", origin="chip.peak_bf16")
+attention_share = declare(
+    "eta_A", "1", "share of 16-bit peak that long attention reaches", origin="chip.attention_share", latex=r"\eta_A"
+)
+attention_half_read = declare(
+    "half_read_attention", "B", "bytes of KV that one read must have to reach half the bandwidth",
+    origin="chip.attention_half_read",
+)  # fmt: skip
+
+
+def mean_causal(sequence: sp.Expr, window: sp.Expr) -> sp.Expr:
+    """Mean keys a query sees over a causal sequence with a window: w·(1-(w-1)/(2s)) for w ≤ s, at most s/2."""
+    w = minimum(window, sequence)
+    return minimum(sequence / 2, w * (1 - (w - 1) / (2 * sequence)))
+
+
+def keys_seen(mixer: Mixer, at: str, load: Shape) -> sp.Expr:
+    """Mean keys that a query of this mixer is multiplied with: limited by window, compression and top-k."""
+    keys = load.keys
+    if mixer.window is not None:
+        window = arch_leaf(f"{at}.window")
+        keys = mean_causal(2 * keys, window) if load.causal else minimum(keys, window)
+    if mixer.compression == 1:
+        return minimum(keys, arch_leaf(f"{at}.indexer.top_k")) if mixer.indexer else keys
+    compressed = load.keys / arch_leaf(f"{at}.compression")
+    if mixer.indexer:
+        compressed = minimum(compressed, arch_leaf(f"{at}.indexer.top_k"))
+    if mixer.state_elements:
+        compressed += minimum(load.keys, arch_leaf(f"{at}.state_elements") / arch_leaf(f"{at}.d_qk"))
+    return compressed
+
+
+def head_widths(mixer: Mixer, at: str, load: Shape) -> tuple[sp.Expr, sp.Expr]:
+    """Widths a head multiplies queries and values with: in the latent space where MLA is absorbed."""
+    if mixer.kind == "mla" and load.absorbed:
+        rank = arch_leaf(f"{at}.kv_lora_rank")
+        return rank + (arch_leaf(f"{at}.d_rope") if mixer.d_rope else ZERO), rank
+    return (arch_leaf(f"{at}.d_qk"), arch_leaf(f"{at}.d_v"))
+
+
+def kv_shard(mixer: Mixer, at: str, t: sp.Expr) -> sp.Expr:
+    """Cached elements a token a layer on one of `t` tensor ranks: key/value heads are replicated where t exceeds them."""
+    if not mixer.kv_elements:
+        return ZERO
+    granules = arch_leaf(f"{at}.kv_granules")
+    return arch_leaf(f"{at}.kv_elements") / granules * sp.ceiling(granules / t)
+
+
+def attention_core(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> Operation:
+    """Define the attention core of one layer on one rank: queries by keys, softmax, by values.
+
+    Causal kernels skip the masked half; without flash attention the whole square is computed and passes through memory.
+    """
+    heads = sp.ceiling(arch_leaf(f"{at}.heads") / load.t)
+    width_k, width_v = head_widths(mixer, at, load)
+    seen = graph.let(f"keys_{label}", "1", f"keys a query sees in {label}", keys_seen(mixer, at, load))
+    executed = load.flash * seen + (1 - load.flash) * 2 * load.keys if load.causal else seen
+    flops = graph.let(
+        f"flop_{label}", "FLOP", f"work of {label} on a rank",
+        FLOP_PER_MAC * load.tokens * heads * (width_k + width_v) * executed, source=FLASH,
+    )  # fmt: skip
+    cached = 2 * load.keys if load.causal else seen
+    cache = load.sequences * cached * kv_shard(mixer, at, load.t) * load.kv_bytes
+    rows = load.tokens * heads * (width_k + width_v) * load.activation_bytes
+    moved = cache + rows
+    if load.flash != ONE:
+        moved += (1 - load.flash) * SCORE_PASSES * load.tokens * heads * executed * load.activation_bytes
+    traffic = graph.let(f"moved_{label}", "B", f"traffic of {label}", moved, source=FLASH)
+    ramp = half_read if load.causal else attention_half_read
+    time = timed(graph, label, flops, traffic, peak=peak_16bit, share=attention_share, ramp=ramp)
+    return Operation(label, "attention", flops, traffic, ZERO, time.compute, time.time)
+
+
+def scan(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> Operation:
+    """Define the recurrent scan of a linear or state-space mixer: its state is read and written once a sequence."""
+    work = arch_leaf(f"{at}.scan_flops", "FLOP") if mixer.scan_flops else ZERO
+    flops = graph.let(f"flop_{label}", "FLOP", f"work of {label} on a rank", load.tokens * work / load.t)
+    state = arch_leaf(f"{at}.state_elements") if mixer.state_elements else ZERO
+    widths = sum((arch_leaf(f"{at}.matrices.{m.name}.outputs") for m in mixer.matrices if m.split == "column"), ZERO)
+    elements = (2 * load.sequences * state + load.tokens * widths) / load.t
+    traffic = graph.let(f"moved_{label}", "B", f"traffic of {label}", elements * load.activation_bytes)
+    time = timed(graph, label, flops, traffic, peak=peak_16bit, share=attention_share)
+    return Operation(label, "attention", flops, traffic, ZERO, time.compute, time.time)
+
+
+def indexer_scores(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> Operation:
+    """Define the scoring of every past key by a sparse-attention indexer, whole on every tensor rank."""
+    field = f"{at}.indexer"
+    seen = load.keys / arch_leaf(f"{at}.compression")
+    size = arch_leaf(f"{field}.head_dim")
+    flops = graph.let(
+        f"flop_{label}", "FLOP", f"work of {label} on a rank",
+        FLOP_PER_MAC * load.tokens * arch_leaf(f"{field}.heads") * size * seen,
+    )  # fmt: skip
+    cached = 2 * seen if load.causal else seen
+    moved = load.sequences * cached * arch_leaf(f"{field}.key_elements") * load.kv_bytes
+    traffic = graph.let(f"moved_{label}", "B", f"traffic of {label}", moved)
+    time = timed(graph, label, flops, traffic, peak=peak_16bit, share=attention_share)
+    return Operation(label, "attention", flops, traffic, ZERO, time.compute, time.time)
