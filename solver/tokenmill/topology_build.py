@@ -13,7 +13,7 @@ from itertools import combinations, product
 from math import prod
 from typing import TYPE_CHECKING
 
-from tokenmill.topology_shape import ScaleOut, ScaleUp, Shape
+from tokenmill.topology_shape import ScaleOut, ScaleUp, Shape, default_latency
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -40,7 +40,7 @@ def full_graph(shape: Shape) -> Graph:
         if shape.up.reduces:
             graph.nodes[f"switch{domain}"]["reduces"] = True
     if shape.host:
-        half = _half_host_latency()
+        half = default_latency("host") / 2
         _wire(
             graph, ((f"chip{i}", f"host{i // shape.host}", shape.host_link, half, "host") for i in range(shape.built))
         )
@@ -82,7 +82,7 @@ def quotient_graph(shape: Shape) -> Graph:
     if shape.host:
         hosts = -(-built // shape.host)
         graph.add_node("host", kind="host", multiplicity=hosts, domains=hosts)
-        _classes(graph, "chip", "host", shape.host_link, _half_host_latency(), "host", built)
+        _classes(graph, "chip", "host", shape.host_link, default_latency("host") / 2, "host", built)
     if shape.out:
         _network_classes(graph, shape, shape.out)
     return graph
@@ -225,9 +225,3 @@ def _network_classes(graph: Graph, shape: Shape, out: ScaleOut) -> None:
     else:
         graph.add_node("spine", kind="spine", multiplicity=1, domains=1)
         _classes(graph, "leaf", "spine", above, 0.0, kind, switches)
-
-
-def _half_host_latency() -> float:
-    from tokenmill.topology_shape import default_latency
-
-    return default_latency("host") / 2

@@ -18,10 +18,7 @@ DIRECT = ("mesh", "torus")
 
 
 class SystemLike(Protocol):
-    """What is read of a catalogue system; bandwidths in B/s, one direction, 0 or None where there is none.
-
-    ``scale_up_latency``, ``host_link`` and ``in_switch_reduction`` are read where the system has them.
-    """
+    """What is read of a catalogue system; bandwidths in B/s of one chip, one direction, 0 where there is none."""
 
     @property
     def id(self) -> str:
@@ -36,7 +33,7 @@ class SystemLike(Protocol):
         """Chips on one host."""
 
     @property
-    def scale_up_domain(self) -> int | None:
+    def scale_up_domain(self) -> int:
         """Chips of one scale-up domain."""
 
     @property
@@ -48,20 +45,32 @@ class SystemLike(Protocol):
         """Chips along each axis of the whole pod."""
 
     @property
-    def torus_cube(self) -> object:
+    def torus_cube(self) -> int | None:
         """Side of the cubes that a pod is built from, if it is."""
 
     @property
-    def link_bandwidth(self) -> float | None:
+    def link_bandwidth(self) -> float:
         """B/s of one scale-up link."""
 
     @property
-    def scale_up(self) -> float | None:
-        """B/s per chip over all its scale-up links."""
+    def scale_up(self) -> float:
+        """B/s over all scale-up links of a chip."""
 
     @property
-    def scale_out(self) -> float | None:
-        """B/s per chip to the network."""
+    def scale_up_pair(self) -> float:
+        """B/s from one chip to one peer."""
+
+    @property
+    def in_switch_reduction(self) -> bool:
+        """Whether the scale-up switches add up what passes."""
+
+    @property
+    def host_link(self) -> float:
+        """B/s from a chip to its host."""
+
+    @property
+    def scale_out(self) -> float:
+        """B/s to the network."""
 
 
 class NetworkLike(Protocol):
@@ -86,6 +95,10 @@ class NetworkLike(Protocol):
     @property
     def oversubscription(self) -> float:
         """Bandwidth below a leaf over that above it, at least 1."""
+
+    @property
+    def rails(self) -> int | None:
+        """Rails of a rail-optimised network; None for one a chip of a host."""
 
     @property
     def latency(self) -> float:
@@ -204,7 +217,7 @@ def _domain(system: SystemLike) -> int:
         return prod(system.torus_dims) if system.torus_dims else system.chips
     if system.topology == "none":
         return max(system.chips_per_node, 1)
-    return max(system.scale_up_domain or 1, 1)
+    return max(system.scale_up_domain, 1)
 
 
 def _scale_up(system: SystemLike, size: int) -> ScaleUp:
@@ -220,29 +233,27 @@ def _scale_up(system: SystemLike, size: int) -> ScaleUp:
         raise CatalogError(
             f"system {system.id!r}: found no scale-up bandwidth to join {size} chips; allowed: 1 chip a domain"
         )
-    latency = getattr(system, "scale_up_latency", None) or default_latency("switch" if kind == "dragonfly" else kind)
-    reduces = bool(getattr(system, "in_switch_reduction", False)) and kind == "switch"
+    latency = default_latency("switch" if kind == "dragonfly" else kind)
+    reduces = system.in_switch_reduction and kind == "switch"
     group = max(system.chips_per_node, 1) if kind == "dragonfly" and size % max(system.chips_per_node, 1) == 0 else 1
     return ScaleUp(kind, size, link, latency, reduces, group, axes, wrap)
 
 
 def _link(system: SystemLike, kind: str, axes: int) -> float:
     """Return B/s of one link, one direction; where only the chip's sum is given, its even share."""
-    total, link = system.scale_up or 0.0, system.link_bandwidth or 0.0
     if kind == "mesh":
-        return total / max(_domain(system) - 1, 1) if total else link
+        return system.scale_up_pair or system.scale_up / max(_domain(system) - 1, 1)
     if kind == "torus":
-        return link or total / (2 * axes)
+        return system.link_bandwidth or system.scale_up / (2 * axes)
     if kind == "host":
-        return total or getattr(system, "host_link", None) or 0.0
-    return total
+        return system.scale_up or system.host_link
+    return system.scale_up
 
 
 def _torus(system: SystemLike, size: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """Return dimensions and wrap-around of the slice: rings close on whole cubes, or on whole axes of a pod without cubes."""
-    cube = system.torus_cube
-    side = max(cube, default=1) if isinstance(cube, tuple | list) else int(cube) if isinstance(cube, int | float) else 1
-    pod = tuple(system.torus_dims) or _box(system.chips, (system.chips,) * int(system.topology[5]))
+    side = system.torus_cube or 1
+    pod = system.torus_dims or _box(system.chips, (system.chips,) * int(system.topology[5]))
     axes = slice_dims(size, pod, side)
     if side > 1:
         closed = all(axis % side == 0 for axis in axes)
@@ -252,11 +263,11 @@ def _torus(system: SystemLike, size: int) -> tuple[tuple[int, ...], tuple[bool, 
 
 def _host(system: SystemLike, size: int, domains: int) -> tuple[int, float]:
     """Return chips and B/s a chip of a host that joins several scale-up domains (bridged pairs of cards), else 0, 0."""
-    link = getattr(system, "host_link", None) or 0.0
+    link = system.host_link
     per_host = system.chips_per_node // size * size
     if not link or domains == 1 or per_host <= size:
         return 0, 0.0
-    return min(per_host, domains * size), float(link)
+    return min(per_host, domains * size), link
 
 
 def _scale_out(system: SystemLike, network: NetworkLike | None, size: int, domains: int) -> ScaleOut:
@@ -270,8 +281,8 @@ def _scale_out(system: SystemLike, network: NetworkLike | None, size: int, domai
     if network is None:
         return ScaleOut("fabric", nic, nic, default_latency("fabric"), domains * size, 1, 1, 1.0)
     per_leaf = min(max((network.leaf or domains * size) // size, 1), domains)
-    rails = min(max(system.chips_per_node, 1), size) if network.kind == "rail" else 1
-    rails = rails if size % rails == 0 else 1
+    rails = (network.rails or system.chips_per_node) if network.kind == "rail" else 1
+    rails = rails if rails >= 1 and size % rails == 0 else 1
     latency = network.latency or default_latency("fabric")
     leaves = -(-domains // per_leaf)
     return ScaleOut(
@@ -280,11 +291,15 @@ def _scale_out(system: SystemLike, network: NetworkLike | None, size: int, domai
 
 
 @cache
-def _latencies() -> dict[str, float]:
-    table = tomllib.loads((Path(__file__).parent / "topology_latency.toml").read_text(encoding="utf-8"))
-    return {kind: float(row["seconds"]) for kind, row in table.items()}
+def _defaults() -> dict[str, dict[str, float]]:
+    return tomllib.loads((Path(__file__).parent / "topology_defaults.toml").read_text(encoding="utf-8"))
 
 
 def default_latency(kind: str) -> float:
     """Return s of one step between neighbours joined by ``switch``, ``mesh``, ``torus``, ``host``, ``fabric`` or ``wan``."""
-    return _latencies()[kind]
+    return _defaults()[kind]["seconds"]
+
+
+def default_rate(link: str) -> float:
+    """Return B/s, one direction, of one ``nvlink`` or ``pcie`` link of the commonest kind."""
+    return _defaults()[link]["bytes_per_second"]

@@ -34,10 +34,11 @@ class Box:
     topology: str = "switch"
     torus_dims: tuple[int, ...] = ()
     torus_cube: int | None = None
-    link_bandwidth: float | None = None
-    scale_up: float | None = None
-    scale_out: float | None = None
-    host_link: float | None = None
+    link_bandwidth: float = 0.0
+    scale_up: float = 0.0
+    scale_out: float = 0.0
+    scale_up_pair: float = 0.0
+    host_link: float = 0.0
     in_switch_reduction: bool = False
 
 
@@ -51,6 +52,7 @@ class Net:
     leaf: int | None = None
     oversubscription: float = 1.0
     latency: float = 1e-6
+    rails: int | None = None
 
 
 H100 = Box("dgx-h100", scale_up=450 * GB, scale_out=50 * GB, in_switch_reduction=True)
@@ -204,7 +206,7 @@ def test_absent_levels_cost_nothing() -> None:
 
 
 def test_single_chip_has_a_scale_up_domain_of_one() -> None:
-    single = Box("one", 1, 1, 1, scale_up=None, scale_out=12.5 * GB)
+    single = Box("one", 1, 1, 1, scale_out=12.5 * GB)
     assert [level.size for level in machine_of(single).levels] == [1]
     pair = machine_of(single, None, 2)
     assert [level.size for level in pair.levels] == [1, 2]
