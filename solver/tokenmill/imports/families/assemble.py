@@ -7,7 +7,8 @@ from tokenmill.imports.families.config import Config
 from tokenmill.imports.families.parts import layer_kinds
 from tokenmill.imports.families.precision import precisions
 from tokenmill.imports.families.table import BY_CLASS, FAMILIES, REFUSED
-from tokenmill.imports.families.towers import Composed, text_config, towers_of
+from tokenmill.imports.families.towers import towers_of
+from tokenmill.imports.families.wrappers import WRAPPERS, text_config
 from tokenmill_models.architecture import Architecture
 
 
@@ -28,19 +29,19 @@ def family_of(c: Config) -> str:
     if name in REFUSED:
         raise ImportFileError(f"{c.source}: {c.place}model_type: {name!r} is not covered: {REFUSED[name]}")
     if name not in FAMILIES:
-        near = nearest(name, FAMILIES)
+        known = sorted({*FAMILIES, *WRAPPERS})
+        near = nearest(name, known)
         hint = f" (nearest known: {near!r})" if near else ""
-        raise c.fail("model_type", repr(name)[:80], f"one of {len(FAMILIES)} known families{hint}; none is guessed")
+        raise c.fail("model_type", repr(name)[:80], f"one of the {len(known)} known families{hint}; none is guessed")
     return name
 
 
 def assemble(c: Config, name: str) -> Architecture:
     """Build the architecture that the configuration describes."""
-    composed: Composed = text_config(c)
-    inner = composed.text
+    inner, wrapper = text_config(c)
     family = family_of(inner)
     text = FAMILIES[family](inner)
-    towers = towers_of(c, composed)
+    towers, notes = towers_of(c, wrapper, text.hidden)
     base, weights, experts = precisions(c)
     return Architecture(
         name=name,
@@ -59,5 +60,5 @@ def assemble(c: Config, name: str) -> Architecture:
         base_precision=base,
         weights_precision=weights,
         experts_precision=experts if experts != weights else None,
-        notes=text.notes + composed.notes,
+        notes=text.notes + notes,
     )

@@ -16,7 +16,9 @@ def gpt2(c: Config) -> Text:
     s = heads_of(c)
     if c.flag("add_cross_attention", default=False):
         raise c.fail("add_cross_attention", "true", "false: cross-attention is not covered")
-    block = Block(attention(s, qkv_bias=True, out_bias=True), dense(s.hidden, _inner(c), gated=False, bias=True), 4 * s.hidden)
+    block = Block(
+        attention(s, qkv_bias=True, out_bias=True), dense(s.hidden, _inner(c), gated=False, bias=True), 4 * s.hidden
+    )
     positions = c.count("n_positions", "max_position_embeddings", default=1024)
     return text_model(c, [block] * c.layers, tie=True, other=2 * s.hidden, lookup=positions * s.hidden)
 
@@ -24,7 +26,9 @@ def gpt2(c: Config) -> Text:
 def gpt_bigcode(c: Config) -> Text:
     """StarCoder 1: GPT-2 with one key/value head."""
     s = heads_of(c, 1 if c.flag("multi_query", default=True) else None)
-    block = Block(attention(s, qkv_bias=True, out_bias=True), dense(s.hidden, _inner(c), gated=False, bias=True), 4 * s.hidden)
+    block = Block(
+        attention(s, qkv_bias=True, out_bias=True), dense(s.hidden, _inner(c), gated=False, bias=True), 4 * s.hidden
+    )
     positions = c.count("n_positions", default=1024)
     return text_model(c, [block] * c.layers, tie=True, other=2 * s.hidden, lookup=positions * s.hidden)
 
@@ -61,7 +65,9 @@ def gpt_neox(c: Config) -> Text:
 def bloom(c: Config) -> Text:
     """BLOOM: a norm after the embedding, biases everywhere, tied head."""
     s = heads_of(c)
-    block = Block(attention(s, qkv_bias=True, out_bias=True), dense(s.hidden, 4 * s.hidden, gated=False, bias=True), 4 * s.hidden)
+    block = Block(
+        attention(s, qkv_bias=True, out_bias=True), dense(s.hidden, 4 * s.hidden, gated=False, bias=True), 4 * s.hidden
+    )
     return text_model(c, [block] * c.layers, tie=True, other=4 * s.hidden)
 
 
@@ -101,10 +107,7 @@ def falcon(c: Config) -> Text:
     else:
         kv = 1 if c.flag("multi_query", default=True) else heads
     parallel, bias = c.flag("parallel_attn", default=True), c.flag("bias", default=False)
-    if new:
-        norms = c.count("num_ln_in_parallel_attn", default=2)
-    else:
-        norms = 1 if parallel else 2
+    norms = c.count("num_ln_in_parallel_attn", default=2 if new or not parallel else 1)
     mixer = attention(Heads(h, heads, kv, h // heads, h // heads), qkv_bias=bias, out_bias=bias)
     mlp = dense(h, c.count("ffn_hidden_size", default=4 * h), gated=False, bias=bias)
     return text_model(c, [Block(mixer, mlp, norms * 2 * h)] * c.layers, tie=True, other=2 * h)
@@ -163,5 +166,3 @@ def xglm(c: Config) -> Text:
     mixer = attention(Heads(h, heads, heads, h // heads, h // heads), qkv_bias=True, out_bias=True)
     block = Block(mixer, dense(h, c.count("ffn_dim"), gated=False, bias=True), 4 * h)
     return text_model(c, [block] * layers, tie=True, other=2 * h)
-
-

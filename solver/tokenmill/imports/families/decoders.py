@@ -155,7 +155,8 @@ def olmo2(c: Config) -> Text:
     """OLMo 2 and 3: norms after the parts, and over all of q and of k; OLMo 3 windows three layers in four."""
     s, bias = heads_of(c), c.flag("attention_bias", default=False)
     three = c.text("model_type") == "olmo3"
-    layer_windows = windows(c, lambda i: (i + 1) % 4 != 0, 4096) if three else [None] * c.layers
+    unbounded: list[int | None] = [None] * c.layers
+    layer_windows = windows(c, lambda i: (i + 1) % 4 != 0, 4096) if three else unbounded
     blocks = stack(
         c, lambda w: attention(s, qkv_bias=bias, out_bias=bias, qk_norm="flat", window=w), layer_windows, 2 * s.hidden
     )

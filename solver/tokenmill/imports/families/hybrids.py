@@ -324,9 +324,7 @@ def lfm2(c: Config) -> Text:
             experts_used(c),
             correction=c.flag("use_expert_bias", default=True),
         )
-    blocks = [
-        Block(full if yes else scan, plain if i < leading else mlp, 2 * h) for i, yes in enumerate(is_full)
-    ]
+    blocks = [Block(full if yes else scan, plain if i < leading else mlp, 2 * h) for i, yes in enumerate(is_full)]
     return text_model(c, blocks, tie=True)
 
 
@@ -356,5 +354,3 @@ def rwkv4(c: Config) -> Text:
     # a norm after the embedding stands in the first layer
     blocks[0] = Block(mixer, mlp, 6 * h)
     return text_model(c, blocks, tie=False, other=2 * h)
-
-

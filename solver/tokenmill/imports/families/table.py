@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tokenmill.imports.families import classic, decoders, experts, hybrids, latent
+from tokenmill.imports.families import classic, decoders, experts, gemmas, hybrids, latent
 from tokenmill.imports.families.config import Config
 from tokenmill.imports.families.parts import Text
 
@@ -90,6 +90,9 @@ FAMILIES: Mapping[str, Callable[[Config], Text]] = {
     "falcon_h1": hybrids.falcon_h1,
     **dict.fromkeys(("lfm2", "lfm2_moe"), hybrids.lfm2),
     "rwkv": hybrids.rwkv4,
+    "gemma3n_text": gemmas.gemma3n,
+    "gemma4_text": gemmas.gemma4,
+    "mllama_text_model": gemmas.mllama,
 }
 
 BY_CLASS: Mapping[str, str] = {
