@@ -58,7 +58,11 @@ def latex(expr: sp.Basic) -> str:
 
 
 def python_function(
-    name: str, parameters: Sequence[sp.Symbol], expr: sp.Expr, doc: Sequence[str], defaults: Mapping[str, float] | None = None
+    name: str,
+    parameters: Sequence[sp.Symbol],
+    expr: sp.Expr,
+    doc: Sequence[str],
+    defaults: Mapping[str, float] | None = None,
 ) -> str:
     """Return the source of a function that runs alone; parameters with defaults come last."""
     known = defaults or {}

@@ -66,7 +66,9 @@ def find(trace: Mapping[str, Any], figure: str) -> list[str]:
         return under
     near = get_close_matches(figure, list(trace), n=3, cutoff=0.5)
     known = ", ".join(near) if near else ", ".join(list(trace)[:5]) or "none: the plan has no figures"
-    raise ProblemError([Mistake("figure", repr(figure), f"a figure of the plan, such as {known}", near[0] if near else None)])
+    raise ProblemError(
+        [Mistake("figure", repr(figure), f"a figure of the plan, such as {known}", near[0] if near else None)]
+    )
 
 
 def unfold(trace: Mapping[str, Any], key: str, depth: int | None = None) -> dict[str, Any]:

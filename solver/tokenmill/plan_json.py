@@ -87,7 +87,9 @@ def _decode_record(kind: type, data: Any, place: str) -> Any:
     _expect(data, dict, "a table", place)
     names = {_json_name(item): item.name for item in fields(kind)}
     hints = _hints(kind)
-    values = {names[key]: decode(hints[names[key]], item, f"{place}.{key}") for key, item in data.items() if key in names}
+    values = {
+        names[key]: decode(hints[names[key]], item, f"{place}.{key}") for key, item in data.items() if key in names
+    }
     try:
         return kind(**values)
     except TypeError as error:
@@ -125,7 +127,9 @@ def write_text(text: str, path: str | Path) -> None:
     """
     target = Path(path)
     # a device such as /dev/stdout cannot be renamed over
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part") if target.is_file() or not target.exists() else target
+    aside = (
+        target.with_name(f".{target.name}.{os.getpid()}.part") if target.is_file() or not target.exists() else target
+    )
     try:
         aside.write_text(text, encoding="utf-8")
         if aside != target:
@@ -134,4 +138,6 @@ def write_text(text: str, path: str | Path) -> None:
         if aside != target:
             aside.unlink(missing_ok=True)
         found = error.strerror or str(error)
-        raise ProblemError([Mistake(str(target), found, "a file in a folder that exists and can be written")]) from error
+        raise ProblemError(
+            [Mistake(str(target), found, "a file in a folder that exists and can be written")]
+        ) from error

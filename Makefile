@@ -1,0 +1,52 @@
+# Stock Python 3.11-3.13 with venv, and make, are all that is needed. PYTHON=... picks an interpreter.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	if command -v $$p >/dev/null 2>&1 && $$p -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; \
+	then command -v $$p; break; fi; done)
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := problems/serve-70b.toml
+WORKERS := $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: demo test test-all lint types bench test-pythons wheel-check clean
+
+# a virtual environment with the package alone: enough to solve
+$(VENV)/.installed: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "no Python 3.11, 3.12 or 3.13 found; give one with PYTHON=..." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# what tests and checks need besides; read from the dev group of pyproject.toml
+$(VENV)/.developed: $(VENV)/.installed
+	$(BIN)/python tools/requirements.py dev > $(VENV)/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/dev.txt
+	@touch $@
+
+demo: $(VENV)/.installed
+	@$(BIN)/tokenmill solve $(DEMO)
+
+test: $(VENV)/.developed
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
+
+test-all: $(VENV)/.developed
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+lint: $(VENV)/.developed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.developed
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/run.py
+
+test-pythons: $(VENV)/.installed
+	bash tools/test_pythons.sh
+
+wheel-check: $(VENV)/.developed
+	bash tools/wheel_check.sh $(BIN)/python
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

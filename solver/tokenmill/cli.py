@@ -1,0 +1,240 @@
+"""The command line: a thin caller of the library. Imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tokenmill import cli_output as out
+from tokenmill.cli_catalog import catalog_app, import_app
+from tokenmill.errors import Mistake, ProblemError
+
+app = typer.Typer(
+    name="tokenmill",
+    help="Which hardware, how much of it, laid out how, for every stage in the life of an AI model.",
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(catalog_app, name="catalog")
+app.add_typer(import_app, name="import")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+CatalogDir = Annotated[
+    Path | None,
+    typer.Option("--catalog", metavar="DIR", help="Lay the chips, systems, prices of a folder over the shipped ones."),
+]
+Plugin = Annotated[
+    list[str] | None, typer.Option("--plugin", metavar="MODULE", help="Import formulas and stages from a module.")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Replace a value: workload.chat.slo.ttft.p95='\"2 s\"'."),
+]
+
+
+@app.command()
+def solve(
+    file: Annotated[Path, typer.Argument(help="A problem file (TOML, JSON, YAML).")],
+    json: Annotated[
+        str | None, typer.Option("--json", metavar="OUT", help="Write the plan as JSON to OUT (- is stdout).")
+    ] = None,
+    sets: Sets = None,
+    catalog: CatalogDir = None,
+    plugin: Plugin = None,
+    time_limit: Annotated[str | None, typer.Option(help='Longest time to solve: "60 s".')] = None,
+    gap: Annotated[float | None, typer.Option(min=0.0, help="Relative gap at which to stop.")] = None,
+) -> int:
+    """Find the plan for a problem file and print it."""
+    from tokenmill import api
+    from tokenmill.plan_json import dump, write_text
+
+    out.check_target(json)
+    data = _prepare(catalog, plugin)
+    problem = _problem(file, sets)
+    plan = api.solve(problem, time_limit=_seconds(time_limit), gap=gap, catalog=data)
+    if json is not None:
+        text = dump(plan.to_dict())
+        if json == "-":
+            sys.stdout.write(text)
+            return out.exit_code(plan.status)
+        write_text(text, json)
+    from tokenmill.report.text import print_plan
+
+    print_plan(plan)
+    return out.exit_code(plan.status)
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A problem file.")],
+    json: Json = False,
+    sets: Sets = None,
+    catalog: CatalogDir = None,
+    plugin: Plugin = None,
+) -> int:
+    """Read a problem file and say everything that is wrong with it, without solving."""
+    from tokenmill import api
+
+    data = _prepare(catalog, plugin)
+    problem = _problem(file, sets)
+    summary = api.check(problem, catalog=data)
+    if json:
+        out.write_json({"schema": 1, "status": "ok", **summary})
+        return 0
+    names = ", ".join(f"{w.name} ({w.stage})" for w in problem.workloads)
+    typer.echo(f"{file}: no mistakes. Workloads: {names}. {len(problem.defaulted)} keys took their default.")
+    for note in summary.get("notes", ()):
+        typer.echo(f"  note: {note}")
+    return 0
+
+
+@app.command()
+def new(stage: Annotated[str, typer.Argument(help="A stage: serving, pretraining, ...")], json: Json = False) -> int:
+    """Print a commented problem file for a stage."""
+    from tokenmill.templates import new as template
+
+    text = template(stage)
+    if json:
+        out.write_json({"schema": 1, "stage": stage, "text": text})
+    else:
+        typer.echo(text, nl=False)
+    return 0
+
+
+@app.command()
+def explain(
+    plan: Annotated[Path, typer.Argument(help="A plan written by solve --json.")],
+    figure: Annotated[str, typer.Argument(help="A figure: chat.decode.tpot.p95, cost.total, ...")],
+    style: Annotated[str, typer.Option("--as", help="text, markdown or json.")] = "text",
+    depth: Annotated[int | None, typer.Option(min=0, help="How many levels to unfold (all).")] = None,
+    json: Json = False,
+) -> int:
+    """Unfold a figure of a plan to formulas, numbers and sources."""
+    from tokenmill.explain import explain as unfold
+    from tokenmill.plan import load_plan
+
+    text = unfold(load_plan(plan), figure, "json" if json else style, depth)
+    typer.echo(text, nl=not text.endswith("\n"))
+    return 0
+
+
+@app.command()
+def derive(
+    name: Annotated[str, typer.Argument(help="A formula, or the start of its name; nothing lists all.")] = "",
+    target: Annotated[str | None, typer.Option("--for", metavar="SYMBOL", help="Solve for this symbol.")] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--given", metavar="a=1", help="Numbers with units; chip=NAME and model=NAME look symbols up."),
+    ] = None,
+    style: Annotated[str, typer.Option("--as", help="text, latex, python or json.")] = "text",
+    catalog: CatalogDir = None,
+    plugin: Plugin = None,
+    json: Json = False,
+) -> int:
+    """Print a formula: as text, LaTeX, Python or JSON; solved for a symbol; with numbers plugged in."""
+    from tokenmill import derive as derivations
+
+    data = _prepare(catalog, plugin)
+    style = "json" if json else style
+    if style not in ("text", "latex", "python", "json"):
+        raise ProblemError([Mistake("--as", repr(style), "text, latex, python, json")])
+    if name not in derivations.library() and (rows := derivations.listing(name)) and target is None and not given:
+        return _list_formulas(rows, style)
+    found = derivations.derive(name)
+    if target is not None:
+        found = found.solve_for(target)
+    if given:
+        found = found.given(dict(_pairs("--given", given)), data)
+    if style == "json":
+        out.write_json(found.json())
+    else:
+        typer.echo({"text": found.text, "latex": found.latex, "python": found.python}[style](), nl=False)
+    return 0
+
+
+@app.command()
+def schema(json: Json = False) -> int:
+    """Print the JSON Schema of problem files."""
+    from tokenmill.schema import schema as build
+
+    out.write_json(build())
+    return 0
+
+
+def _list_formulas(rows: list[dict[str, str]], style: str) -> int:
+    if style == "json":
+        out.write_json({"schema": 1, "formulas": rows})
+        return 0
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        typer.echo(f"{row['name']:<{width}}  {row['title']}")
+    return 0
+
+
+def _prepare(catalog: Path | None, plugins: list[str] | None) -> Any:
+    """Import the plugins; return the catalogue with the user's folder laid over it, or None for the shipped one."""
+    for module in plugins or ():
+        _import_plugin(module)
+    if catalog is None:
+        return None
+    if not catalog.is_dir():
+        raise ProblemError([Mistake("--catalog", repr(str(catalog)), "a folder that exists")])
+    from tokenmill.catalog import load_catalog
+
+    return load_catalog(catalog)
+
+
+def _import_plugin(module: str) -> None:
+    from importlib import import_module
+
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ProblemError(
+            [Mistake("--plugin", f"{module!r} ({error})", "a Python module that can be imported")]
+        ) from error
+    finally:
+        sys.path.pop(0)
+
+
+def _problem(file: Path, sets: list[str] | None) -> Any:
+    from tokenmill.reading import load_problem
+
+    return load_problem(file, overrides=_pairs("--set", sets or []))
+
+
+def _pairs(option: str, items: Sequence[str]) -> list[tuple[str, str]]:
+    """Return ``key=value`` texts as pairs; several may stand in one text, parted by blanks."""
+    mistakes = [
+        Mistake(option, repr(item), "key=value") for item in items if not item.partition("=")[0] or "=" not in item
+    ]
+    if mistakes:
+        raise ProblemError(mistakes)
+    return [(key.strip(), value.strip()) for key, _, value in (item.partition("=") for item in items)]
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    from tokenmill.units import QuantityError, parse_quantity
+
+    try:
+        seconds = float(text) if text.replace(".", "", 1).isdigit() else parse_quantity(text, "s")
+    except QuantityError as error:
+        raise ProblemError([Mistake("--time-limit", error.found, error.allowed)]) from error
+    if seconds <= 0:
+        raise ProblemError([Mistake("--time-limit", repr(text), "a time above zero")])
+    return seconds
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    asked = out.settle(sys.argv[1:] if arguments is None else arguments)
+    return out.guarded(lambda: app(args=asked, prog_name="tokenmill", standalone_mode=False), asked)

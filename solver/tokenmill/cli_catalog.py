@@ -1,0 +1,124 @@
+"""`catalog` and `import`: looking data up, and reading foreign files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tokenmill import cli_output as out
+from tokenmill.errors import Mistake, ProblemError, nearest
+
+KINDS = ("chips", "systems", "links", "networks", "prices", "architectures")
+
+catalog_app = typer.Typer(
+    help="Look up chips, systems, links, networks, prices, architectures.", rich_markup_mode=None, no_args_is_help=True
+)
+import_app = typer.Typer(
+    help="Read a foreign file and print what it says.", rich_markup_mode=None, no_args_is_help=True
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+File = Annotated[Path, typer.Argument(help="The file to read.")]
+
+
+@catalog_app.command("list")
+def list_entries(
+    kind: Annotated[str, typer.Argument(help=", ".join(KINDS))] = "chips",
+    json: Json = False,
+    catalog: Annotated[
+        Path | None, typer.Option("--catalog", metavar="DIR", help="A folder laid over the catalogue.")
+    ] = None,
+) -> int:
+    """List what the catalogue holds of a kind."""
+    if kind not in KINDS:
+        raise ProblemError([Mistake("catalog list", repr(kind), ", ".join(KINDS), nearest(kind, KINDS))])
+    rows = _rows(kind, catalog)
+    if json:
+        out.write_json({"schema": 1, "kind": kind, "rows": rows})
+        return 0
+    from tokenmill.report.text import print_rows
+
+    print_rows(rows)
+    return 0
+
+
+def _rows(kind: str, extra: Path | None) -> list[dict[str, Any]]:
+    from tokenmill.plan_json import encode
+
+    if kind == "architectures":
+        from tokenmill.imports.architecture import architecture_names
+
+        return [{"name": name} for name in architecture_names()]
+    from tokenmill.catalog import catalog_table, load_catalog
+
+    rows: list[dict[str, Any]] = encode(catalog_table(kind, load_catalog(extra)) if extra else catalog_table(kind))
+    return rows
+
+
+@catalog_app.command("show")
+def show_entry(
+    name: Annotated[str, typer.Argument(help="A chip, system, link, network, price or architecture.")],
+    json: Json = False,
+) -> int:
+    """Show one entry of the catalogue with its sources."""
+    from tokenmill.catalog import catalog_entry
+    from tokenmill.plan_json import encode
+
+    entry = encode(_architecture(name) or catalog_entry(name))
+    if json:
+        out.write_json({"schema": 1, **entry})
+        return 0
+    from tokenmill.report.text import print_entry
+
+    print_entry(entry)
+    return 0
+
+
+def _architecture(name: str) -> dict[str, Any] | None:
+    from tokenmill.imports.architecture import architecture_names, architecture_report, load_architecture
+
+    return architecture_report(load_architecture(name)) if name in architecture_names() else None
+
+
+@import_app.command("architecture")
+def import_architecture(file: File, json: Json = False) -> int:
+    """Read a Hugging Face config.json: parameters, weight bytes, KV bytes a token."""
+    from tokenmill.imports.architecture import architecture_report, read_architecture
+
+    _show(architecture_report(read_architecture(_readable(file))), json)
+    return 0
+
+
+@import_app.command("prices")
+def import_prices(file: File, json: Json = False) -> int:
+    """Read a price list (CSV)."""
+    from tokenmill.imports.prices import read_prices
+
+    prices = [asdict(price) for price in read_prices(_readable(file))]
+    if json:
+        _show({"prices": prices}, json)
+        return 0
+    from tokenmill.report.text import print_rows
+
+    print_rows(prices)
+    return 0
+
+
+def _show(data: dict[str, Any], json: bool) -> None:
+    from tokenmill.plan_json import encode
+
+    if json:
+        out.write_json({"schema": 1, **encode(data)})
+        return
+    from tokenmill.report.text import print_entry
+
+    print_entry(encode(data))
+
+
+def _readable(file: Path) -> Path:
+    if not file.is_file():
+        raise ProblemError([Mistake(str(file), "no such file", "a file that exists")])
+    return file

@@ -1,0 +1,183 @@
+"""How a derivation reads: text, LaTeX, Python, JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sympy as sp
+from tokenmill_models import printing
+from tokenmill_models.formula import Formula
+from tokenmill_models.symbols import quantity
+
+from tokenmill.explain import value_text
+
+if TYPE_CHECKING:
+    from tokenmill.derive import Derivation
+    from tokenmill.derive_solve import Branch
+
+NO_CLOSED_FORM = "no closed form; give every other symbol a number and it is found numerically"
+
+
+def as_text(derivation: Derivation) -> str:
+    """Return the derivation as plain text."""
+    formula = derivation.formula
+    lines = [f"{formula.name}: {formula.title}", ""]
+    lines += [f"  {line}" for line in _equations(derivation, printing.text)]
+    lines += ["", "where"]
+    lines += [f"  {row}" for row in _symbol_rows(derivation)]
+    if formula.assumes or formula.valid:
+        lines += ["", "assuming"]
+        lines += [f"  {words}" for words in formula.assumes]
+        lines += [f"  {printing.text(relation)}" for relation in formula.valid]
+    lines += ["", f"source: {formula.source.text}"]
+    lines += [f"  {step}" for step in formula.source.steps]
+    if (value := derivation.value) is not None:
+        about = quantity(derivation.wanted)
+        lines += [
+            "",
+            f"{derivation.wanted.name} = {value_text(value, about.dimension)}  ({value:.12g} {about.dimension})",
+        ]
+        lines += [f"  not valid here: {printing.text(relation)} does not hold" for relation in _broken(derivation)]
+    return "\n".join(lines) + "\n"
+
+
+def as_latex(derivation: Derivation) -> str:
+    """Return the equation, or those of its solution, in LaTeX; one a line."""
+    return "\n".join(_equations(derivation, printing.latex, equal=" = ", when=r" \quad\text{{if }} {}")) + "\n"
+
+
+def as_python(derivation: Derivation) -> str:
+    """Return a Python function that runs alone, with units in its docstring; given numbers are defaults."""
+    formula = derivation.formula
+    if derivation.target is not None and not derivation.branches:
+        return f"# {derivation.target.name}: {NO_CLOSED_FORM}\n"
+    expr = formula.rounded if derivation.target is None else _piecewise(derivation.branches)
+    symbols = sorted(expr.free_symbols, key=str)
+    wanted = quantity(derivation.wanted)
+    doc = [f"{formula.title}: {wanted.symbol.name} [{wanted.dimension}].", ""]
+    doc += [f"{s.name}: {quantity(s).doc} [{quantity(s).dimension}]" for s in symbols]
+    doc += ["", f"Source: {formula.source.text}"]
+    name = formula.name.rpartition(".")[2] if derivation.target is None else derivation.target.name
+    given = {key: item.value for key, item in derivation.values.items()}
+    return printing.python_function(
+        f"{name}_of" if name in {s.name for s in symbols} else name, symbols, expr, doc, given
+    )
+
+
+def as_json(derivation: Derivation) -> dict[str, Any]:
+    """Return name, equation in each notation, symbols, assumptions, source, value."""
+    formula, wanted = derivation.formula, quantity(derivation.wanted)
+    return {
+        "schema": 1,
+        "name": formula.name,
+        "title": formula.title,
+        "symbol": wanted.symbol.name,
+        "unit": wanted.dimension,
+        "rounding": formula.rounding,
+        "text": _equations(derivation, printing.text),
+        "latex": as_latex(derivation).splitlines(),
+        "python": as_python(derivation),
+        "symbols": [_symbol_json(derivation, symbol) for symbol in _all_symbols(derivation)],
+        "assumes": list(formula.assumes),
+        "valid": [printing.text(relation) for relation in formula.valid],
+        "source": formula.source.text,
+        "steps": list(formula.source.steps),
+        "solvable": derivation.target is None or bool(derivation.branches),
+        "value": derivation.value,
+    }
+
+
+def _equations(derivation: Derivation, show: Any, equal: str = " = ", when: str = "  where {}") -> list[str]:
+    formula = derivation.formula
+    left = show(derivation.wanted)
+    if derivation.target is None:
+        lines = [left + equal + show(formula.rounded)]
+        if formula.rounding == "floor" and show is printing.text:
+            lines.append(f"so {left} <= {show(formula.expr)} < {left} + 1")
+        if formula.rounding == "ceil" and show is printing.text:
+            lines.append(f"so {left} - 1 < {show(formula.expr)} <= {left}")
+        return lines
+    if not derivation.branches:
+        if show is printing.text:
+            return [show(formula.symbol) + equal + show(formula.rounded), f"{left}: {NO_CLOSED_FORM}"]
+        return [show(formula.symbol) + equal + show(formula.rounded)]
+    relation = equal if formula.rounding is None or show is not printing.text else _relation(derivation)
+    lines = []
+    for branch in derivation.branches:
+        conditions = " and ".join(show(condition) for condition in branch.conditions)
+        lines.append(left + relation + show(branch.expr) + (when.format(conditions) if conditions else ""))
+    return lines
+
+
+def _relation(derivation: Derivation) -> str:
+    """Return the sign of the inequality that a rounded formula turns into when it is inverted."""
+    formula = derivation.formula
+    slope = sp.diff(formula.expr, derivation.target)
+    rises = {symbol: sp.Rational(at + 3, 2) for at, symbol in enumerate(sorted(slope.free_symbols, key=str))}
+    grows = slope.is_positive or slope.is_nonnegative
+    falls = slope.is_negative or slope.is_nonpositive
+    if not grows and not falls and slope.free_symbols <= {derivation.target}:
+        grows = bool(slope.subs(rises) > 0)
+        falls = not grows
+    if not grows and not falls:
+        return " = "
+    at_least = grows == (formula.rounding == "floor")
+    return " >= " if at_least else " <= "
+
+
+def _piecewise(branches: tuple[Branch, ...]) -> sp.Expr:
+    first, *others = branches
+    if not first.conditions:
+        return first.expr
+    pieces = [(branch.expr, sp.And(*branch.conditions, evaluate=False)) for branch in (first, *others)]
+    return sp.Piecewise(*pieces[:-1], (pieces[-1][0], True), evaluate=False)
+
+
+def _all_symbols(derivation: Derivation) -> list[sp.Symbol]:
+    return sorted({*derivation.symbols, derivation.formula.symbol}, key=str)
+
+
+def _symbol_rows(derivation: Derivation) -> list[str]:
+    symbols = _all_symbols(derivation)
+    width = max(len(symbol.name) for symbol in symbols)
+    unit_width = max(len(quantity(symbol).dimension) for symbol in symbols)
+    rows = []
+    for symbol in symbols:
+        about, given = quantity(symbol), derivation.values.get(symbol.name)
+        value = f" = {value_text(given.value, about.dimension)} ({given.source})" if given else ""
+        rows.append(f"{symbol.name:<{width}}  {about.dimension:<{unit_width}}  {about.doc}{value}")
+    return rows
+
+
+def _symbol_json(derivation: Derivation, symbol: sp.Symbol) -> dict[str, Any]:
+    about, given = quantity(symbol), derivation.values.get(symbol.name)
+    return {
+        "symbol": symbol.name,
+        "unit": about.dimension,
+        "doc": about.doc,
+        "origin": about.origin,
+        "latex": about.latex or symbol.name,
+        "value": given.value if given else None,
+        "source": given.source if given else None,
+    }
+
+
+def _broken(derivation: Derivation) -> list[sp.Basic]:
+    """Return the relations of validity that the given numbers break."""
+    from tokenmill_models.compile import exact
+
+    formula: Formula = derivation.formula
+    known = {name: given.value for name, given in derivation.values.items()}
+    if derivation.target is not None and derivation.value is not None:
+        known[derivation.target.name] = derivation.value
+    told = [relation for relation in formula.valid if all(s.name in known for s in relation.free_symbols)]
+    return [r for r in told if not exact_relation(r, {s: known[s.name] for s in r.free_symbols}, exact)]
+
+
+def exact_relation(relation: sp.Basic, values: dict[sp.Symbol, float], exact: Any) -> bool:
+    """Return whether a relation holds at the numbers."""
+    return bool(
+        relation.func(
+            *(sp.Float(float(exact(side, {s: values[s] for s in side.free_symbols}))) for side in relation.args)
+        )
+    )
