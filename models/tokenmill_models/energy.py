@@ -1,0 +1,38 @@
+"""Electric draw of a device between idle and its limit, by the use of its compute and of its memory (formulas.md section 9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from tokenmill_models.formula import Graph, Source, minimum
+from tokenmill_models.symbols import declare
+
+DRAW = Source(
+    "linear in the use of compute and of memory, as in Guerreiro et al. 2018, GPGPU Power Modeling for Multi-Domain DVFS, "
+    "capped at the limit of the board"
+)
+
+tdp = declare("P_tdp", "W", "power limit of a device", origin="chip.tdp")
+idle = declare("P_idle", "W", "draw of a device that holds a model and does nothing", origin="chip.idle_power")
+compute_weight = declare(
+    "w_compute", "1", "share of the range from idle to limit drawn by full use of compute", origin="chip.power_compute"
+)
+memory_weight = declare(
+    "w_memory", "1", "share of the range from idle to limit drawn by full use of memory bandwidth", origin="chip.power_memory"
+)  # fmt: skip
+
+
+def draw(compute_use: Any, memory_use: Any) -> sp.Expr:
+    """Draw [W] of a device whose compute and memory are used to these shares of their peaks [1]."""
+    use = minimum(1, compute_weight * compute_use + memory_weight * memory_use)
+    return idle + (tdp - idle) * use
+
+
+def define_power(graph: Graph, compute_use: Any, memory_use: Any, ranks: Any) -> tuple[sp.Symbol, sp.Symbol, sp.Symbol]:
+    """Define draw [W] of one device under load, of a replica under load, and of a replica at idle; return the three symbols."""
+    one = graph.let("power_rank", "W", "mean draw of a device under load", draw(compute_use, memory_use), source=DRAW)
+    loaded = graph.let("power_loaded", "W", "mean draw of a replica's devices under load", one * ranks)
+    rest = graph.let("power_idle", "W", "draw of a replica's devices at idle", idle * ranks)
+    return one, loaded, rest

@@ -1,0 +1,205 @@
+"""One pass of an engine over all layers: decode step, prefill chunk, or both at once (formulas.md section 7).
+
+A replica of t·p·d_a ranks holds p·d_a groups of sequences: each attention group of t ranks has its own sequences, and each pipeline
+stage works on one group at a time. A pass carries one group through all stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import sympy as sp
+
+from tokenmill_models import inference_leaves as leaf
+from tokenmill_models.architecture import Architecture, LayerKind
+from tokenmill_models.collectives import all_reduce, all_to_all, gather, group_leaves, send
+from tokenmill_models.formula import Graph, Source, minimum
+from tokenmill_models.operations import LayerWork, Operation, Shape, head, layer
+from tokenmill_models.operations_attention import keys_seen
+from tokenmill_models.operations_parts import arch_leaf
+from tokenmill_models.roofline import FLOP_PER_MAC, F, W
+from tokenmill_models.stage import Group
+
+TENSOR, PIPELINE, EXPERT = (group_leaves(name) for name in ("tensor", "pipeline", "expert"))
+GROUPS = (
+    Group("tensor", leaf.tp, sp.Integer(1)),
+    Group("expert", leaf.tp * leaf.attention_dp, sp.Integer(1)),
+    Group("pipeline", leaf.pp, leaf.tp * leaf.attention_dp),
+)
+
+ENGINE = Source(
+    "definition", ("gaps between kernels scale with the layers; scheduling and sampling are paid once a step",)
+)
+RESOURCES = ("compute", "memory", "tensor", "expert", "pipeline", "launch")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass: `time` [s] of a group through all stages; `flops` executed, `model_flops` counted [FLOP] and `bytes` [B] a
+    rank; `shares`: resource to seconds, which sum to the time.
+    """
+
+    time: sp.Symbol
+    flops: sp.Symbol
+    model_flops: sp.Symbol
+    bytes: sp.Symbol
+    shares: dict[str, sp.Symbol]
+
+
+def decode_shape(tokens: sp.Expr, keys: sp.Expr) -> Shape:
+    """Return the load of one token for each of `tokens` sequences that have `keys` tokens cached."""
+    return Shape(
+        tokens=tokens, sequences=tokens, keys=keys, weight_bytes=leaf.bytes_weights, expert_bytes=leaf.bytes_experts,
+        activation_bytes=leaf.bytes_16, kv_bytes=leaf.bytes_kv, t=leaf.tp, e=leaf.ep, t_e=leaf.expert_tp,
+        absorbed=True, expert_load=leaf.expert_load,
+    )  # fmt: skip
+
+
+def prefill_shape(tokens: sp.Expr, sequences: sp.Expr, keys: sp.Expr) -> Shape:
+    """Return the load of `tokens` prompt tokens of `sequences` prompts whose queries see `keys` keys on average."""
+    return replace(decode_shape(tokens, keys), sequences=sequences, causal=True, absorbed=False)
+
+
+def run_pass(graph: Graph, label: str, arch: Architecture, shape: Shape, logits: sp.Expr) -> Pass:
+    """Define one pass of a load through the model, with `logits` rows through the output head.
+
+    Layers that do not divide evenly over the stages lengthen it: every stage waits for the fullest.
+    """
+    exchanges = _exchanges(graph, label, arch, shape)
+    layers = [layer(graph, f"{label}_{i}", kind, f"layers.{i}", shape) for i, kind in enumerate(arch.layers)]
+    last = head(graph, f"{label}_head", arch, replace(shape, tokens=logits, beside=None))
+    counts = [arch_leaf(f"layers.{i}.count") for i in range(len(layers))]
+    total = arch_leaf("layer_count")
+    uneven = graph.let(
+        "uneven", "1", "time of the fullest stage over the mean", leaf.pp * sp.ceiling(total / leaf.pp) / total
+    )
+    shares = _work_shares(graph, label, layers, counts, last, uneven)
+    shares |= _exchange_shares(graph, label, arch, counts, exchanges, uneven)
+    shares["launch"] = graph.let(
+        f"launch_{label}", "s", f"launch and scheduling of {label}", _launch(total), source=ENGINE
+    )
+    return Pass(
+        time=graph.let(f"T_{label}", "s", f"time of {label}", sp.Add(*shares.values())),
+        flops=_sum(graph, f"flop_{label}", "FLOP", f"work a rank executes in {label}", layers, counts, last, "flops"),
+        model_flops=_model_flops(graph, label, arch, shape, logits),
+        bytes=_sum(graph, f"moved_{label}", "B", f"memory traffic of a rank in {label}", layers, counts, last, "bytes"),
+        shares=shares,
+    )  # fmt: skip
+
+
+def _launch(total: sp.Expr) -> sp.Expr:
+    captured, eager = leaf.graph_launch, 1 - leaf.graph_launch
+    once = captured * leaf.step_seconds_graph + eager * leaf.step_seconds_eager
+    return once + total * (captured * leaf.layer_seconds_graph + eager * leaf.layer_seconds_eager)
+
+
+def _sum(
+    graph: Graph, name: str, dimension: str, title: str,
+    layers: list[LayerWork], counts: list[sp.Symbol], last: LayerWork, what: str,
+) -> sp.Symbol:  # fmt: skip
+    terms = [count * getattr(work, what) for count, work in zip(counts, layers, strict=True)]
+    return graph.let(name, dimension, title, sp.Add(*terms, getattr(last, what)))
+
+
+def _work_shares(
+    graph: Graph, label: str, layers: list[LayerWork], counts: list[sp.Symbol], last: LayerWork, uneven: sp.Expr
+) -> dict[str, sp.Symbol]:
+    """Split the time of operations by what bounds each: compute where its compute time is the greater, else memory."""
+    weighted = [(count * uneven, work) for count, work in zip(counts, layers, strict=True)] + [(sp.Integer(1), last)]
+    time = graph.let(
+        f"work_{label}", "s", f"time of all operations of {label}", sp.Add(*(k * w.time for k, w in weighted))
+    )
+    bound = [k * sp.Add(*map(_compute_bound, work.operations.values())) for k, work in weighted]
+    compute = graph.let(f"compute_bound_{label}", "s", f"time of compute-bound operations of {label}", sp.Add(*bound))
+    memory = graph.let(f"memory_bound_{label}", "s", f"time of memory-bound operations of {label}", time - compute)
+    return {"compute": compute, "memory": memory}
+
+
+def _compute_bound(one: Operation) -> sp.Expr:
+    if one.compute == 0:
+        return sp.Integer(0)
+    return sp.Piecewise((one.time, sp.Ge(one.compute, one.time)), (0, True))
+
+
+@dataclass(frozen=True)
+class _Exchanges:
+    reduce: sp.Symbol
+    handover: sp.Symbol
+    experts: dict[int, sp.Symbol]
+
+
+def _exchanges(graph: Graph, label: str, arch: Architecture, shape: Shape) -> _Exchanges:
+    """Define the time of each exchange of a pass: one all-reduce, one hand-over, and the expert exchange of MoE layers."""
+    width = arch_leaf("hidden") * leaf.bytes_16
+    rows = graph.let(f"rows_{label}", "B", f"activations of a group in {label}", shape.all_tokens * width)
+    reduce = all_reduce(graph, f"reduce_{label}", TENSOR, rows)
+    handover = send(graph, f"handover_{label}", PIPELINE, rows / leaf.tp)
+    routed = {i: kind for i, kind in enumerate(arch.layers) if kind.mlp.expert}
+    experts = {i: _expert_exchange(graph, f"{label}_{i}", f"layers.{i}", rows, reduce) for i in routed}
+    return _Exchanges(reduce, handover, experts)
+
+
+def _expert_exchange(graph: Graph, label: str, path: str, rows: sp.Expr, reduce: sp.Symbol) -> sp.Symbol:
+    """Define the time that an MoE layer spends between its ranks.
+
+    One attention group: its ranks hold the same tokens, so an all-reduce joins what they computed. Several: experts
+    spread over them, tokens are dispatched and combined by all-to-all; experts cut over them, tokens are gathered and scattered.
+    """
+    copies = minimum(arch_leaf(f"{path}.mlp.active"), leaf.ep)
+    dispatch = all_to_all(graph, f"dispatch_{label}", EXPERT, rows / leaf.tp * copies * leaf.expert_load)
+    collect = gather(graph, f"collect_{label}", EXPERT, rows * leaf.attention_dp)
+    chosen = sp.Piecewise((reduce, leaf.attention_dp <= 1), (2 * collect, leaf.ep <= 1), (2 * dispatch, True))
+    return graph.let(f"T_exchange_{label}", "s", f"expert exchange of {label}", chosen)
+
+
+def _exchange_shares(
+    graph: Graph, label: str, arch: Architecture, counts: list[sp.Symbol], exchanges: _Exchanges, uneven: sp.Expr
+) -> dict[str, sp.Symbol]:
+    reduces = sp.Add(*(count * _reduces(kind) for count, kind in zip(counts, arch.layers, strict=True)))
+    tensor = graph.let(
+        f"tensor_{label}", "s", f"all-reduces of {label}: one after each mixer and each MLP",
+        reduces * exchanges.reduce * uneven,
+    )  # fmt: skip
+    expert = sp.Add(*(counts[i] * time for i, time in exchanges.experts.items())) * uneven
+    return {
+        "tensor": tensor,
+        "expert": graph.let(f"experts_{label}", "s", f"expert exchange of {label}", expert),
+        "pipeline": graph.let(f"pipeline_{label}", "s", f"hand-overs of {label}", leaf.pp * exchanges.handover),
+    }
+
+
+def _reduces(kind: LayerKind) -> int:
+    """All-reduces of a layer over the tensor group; the experts' own exchange is apart."""
+    return int(kind.mixer.kind != "none") + int(kind.mlp.kind == "dense")
+
+
+def _model_flops(graph: Graph, label: str, arch: Architecture, shape: Shape, logits: sp.Expr) -> sp.Symbol:
+    """Define the counted work of a pass, a rank: 2·(matrix elements a token is multiplied with) + causal attention."""
+    body = arch_leaf("matmul_parameters_active")
+    rows = logits - shape.all_tokens
+    terms = [shape.all_tokens * body + (rows * arch_leaf("head.elements") if arch.head is not None else 0)]
+    for i, kind in enumerate(arch.layers):
+        mixer, at = kind.mixer, f"layers.{i}.mixer"
+        if not mixer.heads * (mixer.d_qk + mixer.d_v):
+            continue
+        width = arch_leaf(f"{at}.heads") * (arch_leaf(f"{at}.d_qk") + arch_leaf(f"{at}.d_v"))
+        loads = [shape] if shape.beside is None else [shape, shape.beside]
+        seen = sp.Add(*(load.tokens * keys_seen(mixer, at, load) for load in loads))
+        terms.append(arch_leaf(f"layers.{i}.count") * width * seen)
+    return graph.let(
+        f"model_flop_{label}",
+        "FLOP",
+        f"counted work of {label}, a tensor rank",
+        FLOP_PER_MAC * sp.Add(*terms) / leaf.tp,
+    )
+
+
+def uses(graph: Graph, time: sp.Expr, flops: sp.Expr, moved: sp.Expr) -> tuple[sp.Symbol, sp.Symbol]:
+    """Define the shares of peak compute and of peak bandwidth used over `time` [s]; return (compute, memory) [1].
+
+    In the time of a pass a rank of p stages serves p groups, each with 1/p of the layers: the whole pass's work.
+    """
+    compute = graph.let(
+        "compute_use", "1", "executed work over peak at the precision of the products", flops / (time * F)
+    )
+    return compute, graph.let("mbu", "1", "memory traffic over time times bandwidth", moved / (time * W))

@@ -1,0 +1,106 @@
+"""The leaves of inference: choices, request lengths, engine data, and the sizes that follow from them at once."""
+
+from __future__ import annotations
+
+from tokenmill_models.symbols import constant, declare
+
+tp = declare("t", "1", "tensor parallel degree (of attention)", origin="axis.tp", sign="positive")
+pp = declare("p", "1", "pipeline parallel degree", origin="axis.pp", sign="positive")
+ep = declare("e", "1", "expert parallel degree", origin="axis.ep", sign="positive")
+attention_dp = declare(
+    "d_a", "1", "groups of tensor ranks that each attend to their own sequences", origin="axis.attention_dp", sign="positive"
+)  # fmt: skip
+chunk = declare(
+    "chunk", "1", "most tokens of a step: decode tokens and prompt tokens", origin="axis.chunk", sign="positive"
+)
+batch = declare("R", "1", "mean running sequences of a replica", origin="axis.batch", sign="positive")
+utilisation = declare(
+    "u_prefill", "1", "share of time a prefill replica works", origin="axis.utilisation", sign="positive"
+)
+
+bytes_weights = declare("b_w", "B", "bytes a weight", origin="precision.bytes[weights]", sign="positive")
+bytes_experts = declare(
+    "b_e", "B", "bytes a weight of the routed experts", origin="precision.bytes[experts]", sign="positive"
+)
+bytes_kv = declare("b_kv", "B", "bytes a cached element", origin="precision.bytes[kv]", sign="positive")
+bytes_16 = constant(
+    "b_16", 2.0, "B", "bytes of an element that stays in 16 bits: activations, norms, embeddings, states"
+)
+bytes_8 = constant("b_8", 1.0, "B", "bytes of an indexer's cached key: 8 bits")
+
+input_tokens = declare("S_in", "1", "mean prompt tokens of a request", origin="request.input_tokens", sign="positive")
+output_tokens = declare(
+    "S_out", "1", "mean answer tokens of a request", origin="request.output_tokens", sign="positive"
+)
+input_cv = declare(
+    "cv_in", "1", "variation of prompt tokens: standard deviation over mean", origin="request.input_tokens.cv"
+)
+output_cv = declare(
+    "cv_out", "1", "variation of answer tokens: standard deviation over mean", origin="request.output_tokens.cv"
+)
+input_percentiles = {
+    word: declare(
+        f"S_in_{word}", "1", f"{word} of prompt tokens", origin=f"request.input_tokens.{word}", sign="positive"
+    )
+    for word in ("p50", "p95", "p99")
+}
+output_percentiles = {
+    word: declare(
+        f"S_out_{word}", "1", f"{word} of answer tokens", origin=f"request.output_tokens.{word}", sign="positive"
+    )
+    for word in ("p50", "p95", "p99")
+}
+request_share = declare("request_share", "1", "share of requests of a class", origin="request.share")
+prefix_hit = declare(
+    "hit", "1", "share of prompt tokens found in the prefix cache", origin="input.demand.prefix_cache_hit"
+)
+arrival_cv = declare(
+    "cv_arrivals", "1", "variation of the gaps between arrivals; 1 is Poisson", origin="input.demand.arrivals.cv"
+)
+concurrency = declare(
+    "concurrency", "1", "requests that closed-loop clients keep in flight over the workload; 0: open arrivals",
+    origin="input.demand.arrivals.concurrency",
+)  # fmt: skip
+expert_load = declare(
+    "expert_load", "1", "tokens of the fullest expert rank over the mean", origin="input.expert_load", sign="positive"
+)
+memory_fraction = declare(
+    "u", "1", "share of a device's memory that the program takes", origin="input.memory_fraction", sign="positive"
+)
+held_chips = declare(
+    "held_chips", "1", "chips that the file holds for a replica", origin="input.layout.chips", sign="positive"
+)
+context_limit = declare(
+    "context_limit", "1", "longest sequence the engine must hold", origin="input.engine.context_limit", sign="positive"
+)
+held_kv = declare(
+    "kv_memory", "B", "KV bytes a chip that the file holds; 0: what is left", origin="input.engine.kv_memory"
+)
+graph_launch = declare(
+    "graph_launch", "1", "1 where steps are launched as a captured graph, 0 eager", origin="input.engine.graph"
+)
+
+step_seconds_graph = declare(
+    "engine_step_graph", "s", "scheduling, sampling and launch of a step, graph launch", origin="engine.step_graph"
+)
+step_seconds_eager = declare(
+    "engine_step_eager", "s", "scheduling, sampling and launch of a step, eager", origin="engine.step_eager"
+)
+layer_seconds_graph = declare(
+    "engine_layer_graph", "s", "gaps between the kernels of a layer, graph launch", origin="engine.layer_graph"
+)
+layer_seconds_eager = declare(
+    "engine_layer_eager", "s", "gaps between the kernels of a layer, eager", origin="engine.layer_eager"
+)
+reserve = declare(
+    "engine_reserve", "B", "memory of a device outside tensors: context, communicator, graphs", origin="engine.reserve"
+)
+block = declare("engine_block", "1", "tokens of a KV block", origin="engine.block", sign="positive")
+logit_rows = declare(
+    "engine_logit_rows", "1", "sequences whose logits the engine's profiling run holds", origin="engine.logit_rows"
+)
+ranks_a_chip = declare("ranks_a_chip", "1", "devices of a chip", origin="chip.ranks", sign="positive")
+
+ranks = tp * pp * attention_dp
+groups = pp * attention_dp
+expert_tp = tp * attention_dp / ep

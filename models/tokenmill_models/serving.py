@@ -1,0 +1,34 @@
+"""The serving stage: mixed pools, or prefill and decode pools apart."""
+
+from __future__ import annotations
+
+from tokenmill_models import inference_leaves as leaf
+from tokenmill_models.architecture import Architecture
+from tokenmill_models.serving_axes import AXES
+from tokenmill_models.serving_inputs import INPUTS
+from tokenmill_models.serving_mixed import mixed_role
+from tokenmill_models.stage import Demand, Role, Route, StageModel, register_stage
+from tokenmill_models.symbols import declare
+
+ALL_TOKENS = declare("all_tokens", "1", "prompt and answer tokens a request")
+
+
+def roles(arch: Architecture) -> tuple[Role, ...]:
+    """Return the roles that can serve a model."""
+    return (mixed_role(arch),)
+
+
+STAGE = register_stage(
+    StageModel(
+        name="serving",
+        doc="Answer requests within limits on time to first token and time per output token.",
+        inputs=INPUTS,
+        roles=roles,
+        routes=(Route("mixed", ("mixed",)),),
+        demand=Demand("request", "demand.requests_per_second", "demand.classes"),
+        yields={
+            "cost_per_token": {"output": leaf.output_tokens, "input": leaf.input_tokens, "all": ALL_TOKENS},
+        },
+        axes=tuple(AXES.values()),
+    )
+)

@@ -1,0 +1,41 @@
+"""The choices of a serving replica; the last one named by a role is its operating axis."""
+
+from __future__ import annotations
+
+from tokenmill_models import inference_leaves as leaf
+from tokenmill_models.architecture import Architecture
+from tokenmill_models.stage import Axis
+
+PRECISIONS = ("bf16", "fp16", "fp8", "fp8-row", "fp8-block", "mxfp8", "int8", "int4", "nvfp4", "mxfp4", "fp32", "tf32")
+PUBLISHED = ("published",)
+BATCHES = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(11)}))
+
+AXES = {
+    axis.name: axis
+    for axis in (
+        Axis("tp", "layout.tp", (1, 2, 4, 8, 16, 32, 64), "tensor parallel degree", leaf.tp),
+        Axis("pp", "layout.pp", (1, 2, 4, 8, 16), "pipeline parallel degree", leaf.pp),
+        Axis("ep", "layout.ep", (1, 2, 4, 8, 16, 32, 64, 72, 128, 256), "expert parallel degree", leaf.ep),
+        Axis(
+            "attention_dp", "engine.attention_dp", (1, 2, 4, 8, 16, 32, 64, 72, 128, 256),
+            "groups of ranks that each attend to their own sequences", leaf.attention_dp, default=(1,),
+        ),
+        Axis("weights", "precision.weights", PRECISIONS, "format of the weights", default=PUBLISHED),
+        Axis("experts", "precision.experts", PRECISIONS, "format of the routed experts' weights", default=PUBLISHED),
+        Axis("compute", "precision.compute", PRECISIONS, "format in which products are computed", default=PUBLISHED),
+        Axis("kv", "precision.kv", ("bf16", "fp16", "fp8", "int8", "nvfp4", "int4"), "format of the KV cache", default=("bf16",)),
+        Axis("chunk", "engine.chunk", (512, 2048, 8192), "most tokens of a step", leaf.chunk),
+        Axis("batch", "engine.batch", BATCHES, "mean running sequences of a replica", leaf.batch, operate=True),
+        Axis(
+            "utilisation", "engine.utilisation", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95),
+            "share of time that a prefill replica works", leaf.utilisation, operate=True,
+        ),
+    )
+}  # fmt: skip
+
+
+def pool_axes(arch: Architecture, *last: str) -> tuple[Axis, ...]:
+    """Return the axes of a pool for an architecture, with `last` at the end; a dense model has no experts' axis."""
+    routed = any(kind.mlp.expert for kind in arch.layers)
+    names = ["weights", *(["experts"] if routed else []), "compute", "kv", "tp", "pp", "attention_dp", "ep", *last]
+    return tuple(AXES[name] for name in names)

@@ -1,0 +1,176 @@
+"""The figures, power and limits that every role of serving reports in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sympy as sp
+
+from tokenmill_models import inference_leaves as leaf
+from tokenmill_models.architecture import Architecture
+from tokenmill_models.energy import define_power
+from tokenmill_models.formula import Graph
+from tokenmill_models.inference import Pass, uses
+from tokenmill_models.inference_memory import Memory
+from tokenmill_models.operations_attention import peak_16bit
+from tokenmill_models.operations_parts import arch_leaf
+from tokenmill_models.roofline import M
+from tokenmill_models.stage import Rule
+from tokenmill_models.symbols import declare
+
+SLO = {
+    name: {
+        word: declare(
+            f"slo_{name}_{word}", "s", f"most {word} {title}", origin=f"input.slo.{name}.{word}", sign="positive"
+        )
+        for word in ("mean", "p50", "p95", "p99")
+    }
+    for name, title in (
+        ("ttft", "time to first token"),
+        ("tpot", "time per output token"),
+        ("e2e", "time of a request"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Average:
+    """A mean step: `time` [s], and per rank `flops`, `model_flops` [FLOP], `bytes` [B]; `shares` [s] of the time by resource."""
+
+    time: sp.Expr
+    flops: sp.Expr
+    model_flops: sp.Expr
+    bytes: sp.Expr
+    shares: Mapping[str, sp.Expr]
+
+
+def average(share: sp.Expr, full: Pass, plain: Pass) -> Average:
+    """Return the mean of two kinds of step, `share` of which are `full`."""
+
+    def mix(a: sp.Expr, b: sp.Expr) -> sp.Expr:
+        return b + share * (a - b)
+
+    return Average(
+        mix(full.time, plain.time), mix(full.flops, plain.flops), mix(full.model_flops, plain.model_flops),
+        mix(full.bytes, plain.bytes), {name: mix(full.shares[name], plain.shares[name]) for name in full.shares},
+    )  # fmt: skip
+
+
+def define_shares(graph: Graph, mean: Average) -> dict[str, sp.Symbol]:
+    """Define the seconds of a mean step by resource."""
+    return {n: graph.let(f"share_{n}", "s", f"time of a mean step bound by {n}", e) for n, e in mean.shares.items()}
+
+
+def define_figures(graph: Graph, mean: Average, tokens_per_second: sp.Expr, memory: Memory) -> dict[str, sp.Symbol]:
+    """Define the figures of a pool that do not depend on its role; the mean step is in `mean`.
+
+    mfu counts against the dense 16-bit peak; power is of the devices alone, without host or facility.
+    """
+    compute, mbu = uses(graph, mean.time, mean.flops, mean.bytes)
+    one, loaded, rest = define_power(graph, compute, mbu, leaf.ranks)
+    rate = graph.let("tokens_per_second", "1/s", "tokens a second of a replica", tokens_per_second)
+    chips = graph.let("replica_chips", "1", "chips of a replica", leaf.ranks / leaf.ranks_a_chip)
+    mfu = graph.let("mfu", "1", "counted work over dense 16-bit peak", mean.model_flops / (mean.time * peak_16bit))
+    return {
+        "mfu": mfu,
+        "mbu": mbu,
+        "tokens_per_second": rate,
+        "tokens_per_second_per_chip": graph.let("tokens_per_second_per_chip", "1/s", "tokens a second of a chip", rate / chips),
+        "power": loaded,
+        "power_idle": rest,
+        "power_per_chip": graph.let("power_per_chip", "W", "mean draw of a chip", one * leaf.ranks_a_chip),
+        "energy_per_token": graph.let("energy_per_token", "J", "energy of the devices a token", loaded / rate),
+        "kv_tokens": memory.kv_tokens,
+        "max_batch": memory.max_batch,
+    } | memory_figures(graph, memory)  # fmt: skip
+
+
+def memory_figures(graph: Graph, memory: Memory) -> dict[str, sp.Symbol]:
+    """Return the memory table of the plan: bytes of the fullest rank."""
+    return {
+        "memory.weights": memory.weights,
+        "memory.activations": memory.activations,
+        "memory.kv": memory.room,
+        "memory.reserve": memory.reserve,
+        "memory.allocated": memory.allocated,
+        "memory.reserved": memory.allocated,
+        "memory.total": memory.total,
+        "memory.capacity": graph.let("memory_capacity", "B", "memory of a device that a program can use", M),
+    }
+
+
+def layout_rules(arch: Architecture) -> tuple[Rule, ...]:
+    """Rules on degrees: what must divide, and what no layout may exceed."""
+    rules = [
+        Rule("chips", leaf.held_chips * leaf.ranks_a_chip, leaf.ranks, "equal", "chips held are the ranks of a replica", cure="layout.chips"),
+        Rule("stages", leaf.pp, arch_leaf("layer_count"), "at_most", "a stage has a layer at least", cure="layout.pp"),
+    ]  # fmt: skip
+    seen = set()
+    for i, kind in enumerate(arch.layers):
+        if kind.mixer.heads and kind.mixer.heads not in seen:
+            seen.add(kind.mixer.heads)
+            rules.append(
+                Rule(
+                    f"heads_{i}",
+                    leaf.tp,
+                    arch_leaf(f"layers.{i}.mixer.heads"),
+                    "divides",
+                    "tp divides the attention heads",
+                    cure="layout.tp",
+                )
+            )
+    routed = next((i for i, kind in enumerate(arch.layers) if kind.mlp.expert), None)
+    if routed is None:
+        rules.append(
+            Rule(
+                "experts", leaf.ep, sp.Integer(1), "at_most", "a dense model has no experts to spread", cure="layout.ep"
+            )
+        )
+    else:
+        experts = arch_leaf(f"layers.{routed}.mlp.experts")
+        rules.append(Rule("experts", leaf.ep, experts, "at_most", "a rank has an expert at least", cure="layout.ep"))
+        rules.append(
+            Rule(
+                "expert_ranks",
+                leaf.ep,
+                leaf.tp * leaf.attention_dp,
+                "divides",
+                "ep divides tp·attention_dp",
+                cure="layout.ep",
+            )
+        )
+    return tuple(rules)
+
+
+def memory_rules(graph: Graph, memory: Memory, running: sp.Expr, longest: sp.Expr) -> tuple[Rule, ...]:
+    """Rules on memory: the running sequences fit, the longest allowed sequence fits, and what the file holds fits.
+
+    `longest`: bytes of a sequence of the context limit; the rule lapses where no limit is given.
+    """
+    taken = memory.weights + memory.activations + memory.reserve
+    used = graph.let(
+        "memory_used", "B", "memory in use on the fullest rank", taken + running * memory.sequence / leaf.attention_dp
+    )
+    usable = graph.let("memory_usable", "B", "memory that the program may take", M * leaf.memory_fraction)
+    return (
+        Rule("memory", used, usable, "capacity", "weights, activations and the KV of running sequences fit", "B", "hardware.systems"),
+        Rule("kv_held", running * memory.sequence / leaf.attention_dp, memory.room, "capacity", "running sequences fit in the KV memory", "B", "engine.kv_memory"),
+        Rule("context_limit", longest, memory.room, "capacity", "the longest sequence fits in the KV memory", "B", "engine.context_limit"),
+    )  # fmt: skip
+
+
+def limit_rules(name: str, found: Mapping[str, sp.Symbol]) -> tuple[Rule, ...]:
+    """Rules that the percentiles of a latency stay within the limits of the file."""
+    return tuple(
+        Rule(
+            f"{name}.{word}",
+            symbol,
+            SLO[name][word],
+            "limit",
+            f"{word} of {name} within its limit",
+            "s",
+            f"slo.{name}.{word}",
+        )
+        for word, symbol in found.items()
+    )

@@ -1,0 +1,52 @@
+"""The keys of a serving workload in a problem file."""
+
+from __future__ import annotations
+
+from tokenmill_models import inference_leaves as leaf
+from tokenmill_models.serving_figures import SLO
+from tokenmill_models.stage import Input
+
+_CLASS = "demand.classes[]."
+
+
+def _lengths(prefix: str, required: bool = False) -> tuple[Input, ...]:
+    prompt = {**leaf.input_percentiles, "cv": leaf.input_cv}
+    answer = {**leaf.output_percentiles, "cv": leaf.output_cv}
+    return (
+        Input(f"{prefix}input_tokens", "lengths", "prompt tokens of a request: a number, or {mean, p95}",
+              leaf.input_tokens, parts=prompt, required=required, minimum=1),
+        Input(f"{prefix}output_tokens", "lengths", "answer tokens of a request: a number, or {mean, p95}",
+              leaf.output_tokens, parts=answer, required=required, minimum=1),
+    )  # fmt: skip
+
+
+INPUTS = (
+    Input("model", "architecture", "the model that is served", required=True),
+    Input("demand.requests_per_second", "slices", "mean arrivals within a slice of the day, requests a second"),
+    Input("demand.growth_per_period", "number", "growth of demand a period; compounds", default=0.0, minimum=-1.0),
+    Input("demand.headroom", "number", "share above the demand that the pools must still carry", default=0.0),
+    Input("demand.arrivals.cv", "number", "variation of the gaps between arrivals; 1 is Poisson", leaf.arrival_cv, default=1.0),
+    Input("demand.arrivals.concurrency", "number", "requests that closed-loop clients keep in flight over the workload; 0: open arrivals",
+          leaf.concurrency, default=0.0),
+    Input("demand.classes", "records", "request classes with their shares and lengths"),
+    Input(f"{_CLASS}share", "number", "share of the requests", leaf.request_share, required=True, maximum=1.0),
+    *_lengths(_CLASS, required=True),
+    *_lengths("demand."),
+    Input("demand.prefix_cache_hit", "number", "share of prompt tokens found in the prefix cache", leaf.prefix_hit, default=0.0, maximum=1.0),
+    Input("demand.at_least", "number", "least share of the demand that must be served", maximum=1.0),
+    Input("demand.at_most", "number", "most of the demand that can be sold, as a share of it"),
+    Input("demand.list_price.input", "number", "price of a prompt token", dimension="USD"),
+    Input("demand.list_price.output", "number", "price of an answer token", dimension="USD"),
+    *(
+        Input(f"slo.{name}", "percentiles", f"most time: {title}", dimension="s", parts=SLO[name])
+        for name, title in (("ttft", "to first token"), ("tpot", "per output token"), ("e2e", "of a whole request"))
+    ),
+    Input("engine.name", "name", "serving engine; an unknown one takes the generic class", default="generic"),
+    Input("engine.version", "name", "version of the engine, free text"),
+    Input("engine.graph", "flag", "whether steps are launched as a captured graph", leaf.graph_launch, default=True),
+    Input("engine.context_limit", "number", "longest sequence the engine must hold, tokens", leaf.context_limit, minimum=1),
+    Input("engine.kv_memory", "number", "KV bytes a chip, held", leaf.held_kv, dimension="B", default=0.0),
+    Input("memory_fraction", "number", "share of a device's memory that the engine takes", leaf.memory_fraction, default=0.9, maximum=1.0),
+    Input("expert_load", "number", "tokens of the fullest expert rank over the mean", leaf.expert_load, default=1.0, minimum=1.0),
+    Input("layout.chips", "number", "chips of a replica", leaf.held_chips, minimum=1),
+)  # fmt: skip

@@ -1,0 +1,82 @@
+"""What a request asks of a replica, how long requests wait, and the tails: shared by the roles of serving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sympy as sp
+
+from tokenmill_models import inference_leaves as leaf
+from tokenmill_models.formula import Graph, Source, maximum, minimum
+from tokenmill_models.queueing import ONE_PERCENTILE
+
+INSPECTION = Source(
+    "renewal theory: a request met at a random moment has, in the mean, made E[X²]/(2E[X]) = E[X](1+cv²)/2 of its X tokens"
+)
+TAILS = Source(
+    "independent excesses add by squares, as standard deviations do; exact for normal parts",
+    ("the median adds the signed differences",),
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Sizes of a mean request: prompt tokens to compute, decode steps, mean context while it runs, mean keys of its prompt [1]."""
+
+    computed: sp.Symbol
+    steps: sp.Symbol
+    context: sp.Symbol
+    prompt_keys: sp.Symbol
+    all_tokens: sp.Symbol
+    group_batch: sp.Symbol
+    active_groups: sp.Symbol
+    closed: sp.Symbol
+
+
+def define_request(graph: Graph, running: sp.Expr) -> Request:
+    """Define what follows from the lengths of a request and from `running` sequences on a replica."""
+    inside = graph.let(
+        "group_batch",
+        "1",
+        "sequences of a group: one attention group at one pipeline stage",
+        maximum(1, running / leaf.groups),
+    )
+    return Request(
+        computed=graph.let("prompt_computed", "1", "prompt tokens to compute", maximum(1, leaf.input_tokens * (1 - leaf.prefix_hit))),
+        steps=graph.let("decode_steps", "1", "decode steps a request: the first token comes with the prompt", maximum(1, leaf.output_tokens - 1)),
+        context=graph.let(
+            "context", "1", "mean tokens cached of a running sequence",
+            leaf.input_tokens + leaf.output_tokens * (1 + leaf.output_cv**2) / 2, source=INSPECTION,
+        ),
+        prompt_keys=graph.let("prompt_keys", "1", "mean keys a computed prompt token sees", leaf.input_tokens * (1 + leaf.prefix_hit) / 2),
+        all_tokens=graph.let("all_tokens", "1", "prompt and answer tokens a request", leaf.input_tokens + leaf.output_tokens),
+        group_batch=inside,
+        active_groups=graph.let("active_groups", "1", "groups that have a sequence", running / inside),
+        closed=graph.let("closed_loop", "1", "1 where clients keep a number of requests in flight", minimum(1, leaf.concurrency)),
+    )  # fmt: skip
+
+
+def combine(
+    graph: Graph, name: str, title: str, parts: list[dict[str, sp.Expr]], extra: sp.Expr
+) -> dict[str, sp.Symbol]:
+    """Define mean and percentiles [s] of a sum of independent parts ({mean, p50, p95, p99: expression}) plus a constant."""
+    mean = graph.let(f"{name}_mean", "s", f"mean {title}", sp.Add(*(part["mean"] for part in parts)) + extra)
+    found = {"mean": mean}
+    for word in ONE_PERCENTILE:
+        differences = [part[word] - part["mean"] for part in parts]
+        if word == "p50":
+            spread = sp.Add(*differences)
+        else:
+            spread = sp.sqrt(sp.Add(*(maximum(0, difference) ** 2 for difference in differences)))
+        found[word] = graph.let(f"{name}_{word}", "s", f"{word} {title}", mean + spread, source=TAILS)
+    return found
+
+
+def prefill_steps(tokens: sp.Expr, budget: sp.Expr) -> sp.Expr:
+    """Steps [1] that a prompt of `tokens` takes with `budget` tokens a step; one at least, the last may be partly filled."""
+    return maximum(1, tokens / budget)
+
+
+def computed_percentile(word: str) -> sp.Expr:
+    """Prompt tokens to compute at a percentile of the prompt lengths."""
+    return maximum(1, leaf.input_percentiles[word] * (1 - leaf.prefix_hit))

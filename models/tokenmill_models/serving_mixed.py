@@ -1,0 +1,221 @@
+"""The mixed role: one pool computes prompts and answers, with prompts cut into chunks that ride on decode steps.
+
+Two kinds of step alternate: a plain one (decode tokens alone) and a full one that also carries a chunk of a prompt.
+The share of full steps follows from the tokens: each request brings its prompt and its decode steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import sympy as sp
+
+from tokenmill_models import inference_leaves as leaf
+from tokenmill_models.architecture import Architecture
+from tokenmill_models.formula import Graph, Source, maximum, minimum
+from tokenmill_models.inference import GROUPS, Pass, decode_shape, prefill_shape, run_pass
+from tokenmill_models.inference_memory import Memory, define_memory, sequence_bytes
+from tokenmill_models.queueing import ONE_PERCENTILE, define_wait
+from tokenmill_models.serving_axes import pool_axes
+from tokenmill_models.serving_figures import (
+    average,
+    define_figures,
+    define_shares,
+    layout_rules,
+    limit_rules,
+    memory_rules,
+)
+from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
+from tokenmill_models.stage import Role, Rule
+
+SARATHI = Source(
+    "Agrawal et al. 2024, Sarathi-Serve, arXiv:2403.02310: chunks of prompts fill decode steps to a token budget"
+)
+BALANCE = Source(
+    "balance of a replica in steady state (Little 1961)",
+    (
+        "R decode sequences need N steps each of mean time T = T_plain + x (T_full - T_plain), so requests pass at R/(N T)",
+        "their prompts fill a share x = R S/(N n) of the steps with chunks of n tokens",
+        "slots hold b = R + (R/(N T)) K sequences, K the time a prompt is being computed: a quadratic in R",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Steady:
+    """A group in steady state: decode sequences, share of steps with a chunk, mean step [s], budget and chunk [tokens],
+    time a prompt is being computed [s], time of a chunk token [s].
+    """
+
+    decoding: sp.Symbol
+    share: sp.Symbol
+    step: sp.Symbol
+    budget: sp.Symbol
+    carried: sp.Symbol
+    occupied: sp.Symbol
+    token_time: sp.Symbol
+    residual: sp.Symbol
+
+
+def mixed_role(arch: Architecture) -> Role:
+    """Return the mixed role for one architecture."""
+    graph = Graph()
+    request = define_request(graph, leaf.batch)
+    budget = graph.let(
+        "prefill_budget", "1", "prompt tokens that a step can carry beside its decode tokens",
+        maximum(1, leaf.chunk - request.group_batch), source=SARATHI,
+    )  # fmt: skip
+    carried = graph.let(
+        "prefill_carried", "1", "prompt tokens of a step that carries any: a prompt, several, or what fits",
+        minimum(budget, maximum(request.computed, request.group_batch * request.computed / request.steps)), source=SARATHI,
+    )  # fmt: skip
+    plain_shape = decode_shape(request.group_batch, request.context)
+    prompts = maximum(1, carried / request.computed)
+    full_shape = replace(plain_shape, beside=prefill_shape(carried, prompts, request.prompt_keys))
+    plain = run_pass(graph, "plain", arch, plain_shape, request.group_batch)
+    full = run_pass(graph, "full", arch, full_shape, request.group_batch + prompts)
+    steady = _steady(graph, request, budget, carried, plain, full)
+    memory = define_memory(graph, arch, leaf.chunk, request.context)
+    return _assemble(graph, arch, request, steady, plain, full, memory)
+
+
+def _steady(graph: Graph, request: Request, budget: sp.Expr, carried: sp.Expr, plain: Pass, full: Pass) -> Steady:
+    """Define the balance of decode steps and chunks; see BALANCE. Saturated where prompts fill every step's budget."""
+    b, N, S = request.group_batch, request.steps, request.computed
+    extra = graph.let("chunk_time", "s", "time that a chunk adds to a step", maximum(0, full.time - plain.time))
+    token_time = graph.let("chunk_token_time", "s", "time that a prompt token adds to a step", extra / carried)
+    occupied = graph.let(
+        "prompt_time",
+        "s",
+        "time a mean prompt is being computed",
+        prefill_steps(S, budget) * plain.time + S * token_time,
+    )
+    slope = S * token_time
+    linear = graph.let("balance", "s", "linear term of the balance", N * plain.time + occupied - b * slope, sign="real")
+    root = sp.sqrt(linear**2 + 4 * slope * b * N * plain.time)
+    decoding = graph.let(
+        "decoding", "1", "mean sequences of a group in decode",
+        minimum(2 * b * N * plain.time / (linear + root), budget * N / S), source=BALANCE,
+    )  # fmt: skip
+    share = graph.let(
+        "full_share", "1", "share of steps that carry a chunk", minimum(1, decoding * S / (N * carried)), source=BALANCE
+    )
+    step = graph.let("step_time", "s", "mean time of a step", plain.time + share * extra, source=BALANCE)
+    residual = graph.let(
+        "residual", "s", "mean rest of the step that an arrival finds running",
+        ((1 - share) * plain.time**2 + share * (plain.time + extra) ** 2) / (2 * step),
+        source=Source("renewal theory: mean residual life E[T²]/(2E[T])"),
+    )  # fmt: skip
+    return Steady(
+        decoding,
+        share,
+        step,
+        graph.let("budget", "1", "prompt tokens a step can carry", budget),
+        carried,
+        occupied,
+        token_time,
+        residual,
+    )
+
+
+def _first_token(graph: Graph, request: Request, steady: Steady, plain: Pass, memory: Memory) -> dict[str, sp.Symbol]:
+    """Define the time to first token: wait for a slot, for the prompts before it, then the steps of its own prompt."""
+    open_loop = 1 - request.closed
+    hold = graph.let("slot_time", "s", "time a request holds a slot", steady.occupied + request.steps * steady.step)
+    ca2 = leaf.arrival_cv**2
+    slot = define_wait(
+        graph,
+        "slot",
+        leaf.batch / maximum(1, memory.max_batch),
+        maximum(1, memory.max_batch),
+        hold,
+        ca2,
+        leaf.output_cv**2,
+    )
+    load = steady.decoding * request.computed / (request.steps * steady.budget)
+    before = define_wait(graph, "prompt", load, sp.Integer(1), steady.occupied, ca2, leaf.input_cv**2)
+    own: dict[str, sp.Expr] = {"mean": steady.occupied}
+    for word in ONE_PERCENTILE:
+        tokens = computed_percentile(word)
+        steps = prefill_steps(tokens, steady.budget) * plain.time
+        own[word] = graph.let(
+            f"prompt_time_{word}", "s", f"time the {word} prompt is being computed", steps + tokens * steady.token_time
+        )
+    waits = [{word: open_loop * wait[word] for word in wait} for wait in (slot, before)]
+    found = combine(
+        graph, "ttft_free", "time to first token without a limit on requests in flight", [*waits, own], steady.residual
+    )
+    little = (request.group_batch / steady.decoding - 1) * request.steps * steady.step
+    return {
+        word: graph.let(
+            f"ttft_{word}", "s", f"{word} time to first token", maximum(symbol, request.closed * little),
+            assumes=("in a closed loop requests wait at least for the share of time that Little's law leaves",),
+        )
+        for word, symbol in found.items()
+    }  # fmt: skip
+
+
+def token_times(graph: Graph, steady: Steady, plain: Pass) -> dict[str, sp.Symbol]:
+    """Define mean and percentiles of the time of an output token: the longer step where more than the tail carries chunks."""
+    found = {"mean": graph.let("tpot_mean", "s", "mean time per output token", steady.step)}
+    longer = plain.time + steady.carried * steady.token_time
+    for word, tail in ONE_PERCENTILE.items():
+        found[word] = graph.let(
+            f"tpot_{word}", "s", f"{word} time per output token", sp.Piecewise((longer, steady.share > tail), (plain.time, True)),
+            assumes=("of single tokens, not of requests' means", "the number of running sequences stays at its mean"),
+        )  # fmt: skip
+    return found
+
+
+def whole_times(graph: Graph, request: Request, first: dict[str, sp.Symbol], step: sp.Expr) -> dict[str, sp.Symbol]:
+    """Define mean and percentiles of the time of a whole request: first token, then its answer."""
+    answer = {"mean": request.steps * step}
+    answer |= {word: maximum(0, leaf.output_percentiles[word] - 1) * step for word in ONE_PERCENTILE}
+    return combine(graph, "e2e", "time of a request", [dict(first), answer], sp.Integer(0))
+
+
+def _assemble(
+    graph: Graph, arch: Architecture, request: Request, steady: Steady, plain: Pass, full: Pass, memory: Memory
+) -> Role:
+    ttft = _first_token(graph, request, steady, plain, memory)
+    tpot = token_times(graph, steady, plain)
+    e2e = whole_times(graph, request, ttft, steady.step)
+    rate = graph.let(
+        "rate", "1/s", "requests a second that a replica sustains",
+        request.active_groups * steady.decoding / (request.steps * steady.step), source=BALANCE,
+    )  # fmt: skip
+    mean = average(steady.share, full, plain)
+    figures = define_figures(graph, mean, rate * leaf.output_tokens, memory)
+    in_flight = graph.let("in_flight", "1", "requests in flight: rate times time of a request", rate * e2e["mean"])
+    ports = {
+        "ranks": graph.let("ranks", "1", "ranks of a replica", leaf.ranks),
+        "rate": rate,
+        "power_idle": figures.pop("power_idle"),
+        "power_loaded": figures["power"],
+        "in_flight": in_flight,
+        "output_tokens": leaf.output_tokens,
+        "prompt_tokens": leaf.input_tokens,
+        "all_tokens": request.all_tokens,
+    }
+    figures |= {"step_time": steady.step, "batch": leaf.batch, "in_flight": in_flight}
+    figures |= {f"{n}.{w}": s for n, found in (("ttft", ttft), ("tpot", tpot), ("e2e", e2e)) for w, s in found.items()}
+    longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
+    rules = (
+        *layout_rules(arch),
+        Rule("chunk", request.group_batch + 1, leaf.chunk, "at_most", "a step holds every decode token and a prompt token", cure="engine.chunk"),
+        *memory_rules(graph, memory, leaf.batch, longest),
+        *limit_rules("ttft", ttft),
+        *limit_rules("tpot", tpot),
+        *limit_rules("e2e", e2e),
+    )  # fmt: skip
+    return Role(
+        "mixed",
+        "pool",
+        pool_axes(arch, "chunk", "batch"),
+        graph,
+        rules,
+        GROUPS,
+        ports,
+        figures,
+        define_shares(graph, mean),
+    )
