@@ -13,14 +13,14 @@ from pkgutil import iter_modules
 from typing import Any
 
 import sympy as sp
+
 import tokenmill_models
+from tokenmill.derive_solve import Branch, invert, numeric
+from tokenmill.errors import Mistake, ProblemError, nearest
 from tokenmill_models import formula as formulas
 from tokenmill_models.compile import constants, exact
 from tokenmill_models.formula import Formula
 from tokenmill_models.symbols import quantity
-
-from tokenmill.derive_solve import Branch, invert, numeric
-from tokenmill.errors import Mistake, ProblemError, nearest
 
 EXACT_DIGITS = 12
 

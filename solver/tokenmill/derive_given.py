@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tokenmill_models.symbols import Quantity, quantity
-
 from tokenmill.errors import Mistake, ProblemError, TokenmillError, nearest
 from tokenmill.units import QuantityError, parse_quantity
+from tokenmill_models.symbols import Quantity, quantity
 
 if TYPE_CHECKING:
     from tokenmill.derive import Given

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
+
+from tokenmill.explain import value_text
 from tokenmill_models import printing
 from tokenmill_models.formula import Formula
 from tokenmill_models.symbols import quantity
-
-from tokenmill.explain import value_text
 
 if TYPE_CHECKING:
     from tokenmill.derive import Derivation

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from math import isfinite, prod
 
 import sympy as sp
+
 from tokenmill_models.compile import exact
 from tokenmill_models.formula import Formula
 
@@ -99,7 +100,7 @@ def numeric(formula: Formula, target: sp.Symbol, known: Mapping[str, float]) -> 
             return float("nan")
 
     grid = [(at / 4, miss(at / 4)) for at in range(-72, 97)]
-    for (low, at_low), (high, at_high) in zip(grid, grid[1:], strict=False):
+    for (low, at_low), (high, at_high) in pairwise(grid):
         if isfinite(at_low) and isfinite(at_high) and at_low * at_high <= 0:
             return _bisect(miss, low, high, at_low)
     return None

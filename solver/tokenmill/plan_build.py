@@ -1,0 +1,333 @@
+"""From the programme's answer and the evaluated columns to a plan."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from tokenmill import plan as p
+from tokenmill.candidates.columns import Column, WorkloadColumns
+from tokenmill.milp.solution import Running, RunStart, Solution
+from tokenmill.plan_pools import bottleneck_of, layout_of, predictions
+from tokenmill.plan_trace import plan_trace
+from tokenmill.problem import Objective, Problem
+from tokenmill.trace import Evaluated
+
+UNITS = {
+    "cost": "USD",
+    "cost_per_token": "USD/token",
+    "cost_per_run": "USD/run",
+    "cost_per_task": "USD/task",
+    "time": "s",
+    "power": "W",
+    "energy": "J",
+    "carbon": "kg",
+    "chips": "chip",
+}
+PACKAGES = ("tokenmill", "numpy", "sympy", "networkx", "pulp", "highspy")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All that a plan is built from, with columns and evaluations by key."""
+
+    problem: Problem
+    solution: Solution
+    workloads: Mapping[str, WorkloadColumns]
+    columns: Mapping[str, Column]
+    evaluated: Mapping[str, Evaluated]
+    pool_names: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+def build_plan(
+    problem: Problem,
+    columns: Sequence[WorkloadColumns],
+    solution: Solution,
+    evaluated: Iterable[Evaluated],
+    *,
+    resolved: Mapping[str, Any],
+    catalog_version: str = "",
+    alternatives: Sequence[p.Alternative] = (),
+    notes: Sequence[str] = (),
+    seconds: float | None = None,
+) -> p.Plan:
+    """Return the plan of a solved programme.
+
+    `evaluated`: one record a used column (and part of a used run). `resolved`: the problem with its defaults, as JSON
+    data. `seconds`: of the whole solve; absent: the programme's own.
+    """
+    answer = _answer(problem, columns, solution, evaluated)
+    workloads = {item.workload: _workload(answer, item) for item in columns}
+    cost = _cost(answer)
+    ended = solution.termination
+    return p.Plan(
+        status=ended.status,
+        objective=_objective(problem, solution),
+        cost=cost,
+        purchases=solution.purchases,
+        workloads=workloads,
+        runs=tuple(_run(answer, run) for run in solution.runs),
+        flows=tuple(_flow(flow) for flow in solution.flows),
+        packing=solution.packing,
+        binding=tuple(_bound(binding) for binding in solution.binding),
+        alternatives=tuple(alternatives),
+        infeasible=solution.infeasible,
+        audit=_audit(solution),
+        trace=plan_trace(solution, cost, workloads, _classes_by_pool(answer)),
+        problem=resolved,
+        catalog_version=catalog_version,
+        run=p.RunRecord(
+            ended.seconds if seconds is None else seconds, ended.limit, platform.node(), _versions(), problem.seed
+        ),
+        notes=tuple(notes),
+    )
+
+
+def _answer(
+    problem: Problem, columns: Sequence[WorkloadColumns], solution: Solution, evaluated: Iterable[Evaluated]
+) -> Answer:
+    by_key: dict[str, Column] = {}
+    for item in columns:
+        for role in item.columns.values():
+            for column in role:
+                by_key[column.key] = column
+                by_key.update({part.key: part for part in column.parts})
+    used = [by_key[key] for key in dict.fromkeys(_used_keys(solution))]
+    every = [pool for column in used for pool in (column.parts or (column,))]
+    return Answer(
+        problem,
+        solution,
+        {item.workload: item for item in columns},
+        by_key,
+        {record.column: record for record in evaluated},
+        _pool_names(every, solution),
+    )
+
+
+def _used_keys(solution: Solution) -> list[str]:
+    return [running.column for running in solution.running] + [run.column for run in solution.runs]
+
+
+def _pool_names(columns: Iterable[Column], solution: Solution) -> dict[tuple[str, str], str]:
+    """Name each (column, site): its role, numbered from the second pool of the role in the workload on."""
+    sites: dict[str, list[str]] = {}
+    for key, site in [(r.column, r.site) for r in solution.running] + [(r.column, r.site) for r in solution.runs]:
+        if site not in sites.setdefault(key, []):
+            sites[key].append(site)
+    counts: dict[tuple[str, str], int] = {}
+    names: dict[tuple[str, str], str] = {}
+    for column in columns:
+        for site in sites.get(column.key, [""]):
+            at = counts[column.workload, column.role] = counts.get((column.workload, column.role), 0) + 1
+            names[column.key, site] = column.role if at == 1 else f"{column.role}-{at}"
+    return names
+
+
+def _pool_name(answer: Answer, key: str, site: str) -> str:
+    named = answer.pool_names
+    return named.get((key, site)) or named.get((key, "")) or answer.columns[key].role
+
+
+def _workload(answer: Answer, item: WorkloadColumns) -> p.WorkloadPlan:
+    pools = [*_running_pools(answer, item.workload), *_run_pools(answer, item.workload)]
+    return p.WorkloadPlan(
+        stage=item.stage,
+        bottleneck=bottleneck_of(pools, answer.evaluated.values(), item.workload),
+        totals=_totals(answer, item),
+        pools=tuple(pools),
+    )
+
+
+def _running_pools(answer: Answer, workload: str) -> list[p.Pool]:
+    grouped: dict[tuple[str, str], list[Running]] = {}
+    for running in answer.solution.running:
+        if answer.columns[running.column].workload == workload and running.replicas > 0:
+            grouped.setdefault((running.column, running.site), []).append(running)
+    return [_pool(answer, key, site, rows) for (key, site), rows in grouped.items()]
+
+
+def _run_pools(answer: Answer, workload: str) -> list[p.Pool]:
+    pools = []
+    for run in answer.solution.runs:
+        if run.workload == workload:
+            column = answer.columns[run.column]
+            pools += [_pool(answer, part.key, run.site, []) for part in column.parts or (column,)]
+    return pools
+
+
+def _pool(answer: Answer, key: str, site: str, rows: Sequence[Running]) -> p.Pool:
+    column = answer.columns[key]
+    replicas = max((row.replicas for row in rows), default=1.0)
+    record = answer.evaluated.get(key)
+    predicted = predictions(record, _weights(column, rows)) if record else {}
+    operating = record.operating if record else {}
+    layout = layout_of({**column.layout, **operating})
+    return p.Pool(
+        name=_pool_name(answer, key, site),
+        role=column.role,
+        system=column.system,
+        site=site,
+        chips=whole(replicas * column.chips),
+        replicas=whole(replicas),
+        layout=layout["layout"],
+        precision=layout["precision"],
+        batch=_batch(predicted.get("predicted", {}), layout),
+        schedule=tuple(_scheduled(row) for row in rows),
+        engine=layout["engine"],
+        **({"predicted": {}} | predicted),
+    )
+
+
+def _batch(predicted: Mapping[str, Any], layout: Mapping[str, Mapping[str, Any]]) -> float | None:
+    for table, name in ((predicted, "batch"), (layout["engine"], "batch"), (layout["layout"], "micro_batch")):
+        if table.get(name) is not None:
+            return whole(float(table[name]))
+    return None
+
+
+def _scheduled(row: Running) -> p.Scheduled:
+    rate = sum(row.rates.values())
+    return p.Scheduled(row.period, row.slice, whole(row.replicas), rate, row.utilisation, row.power)
+
+
+def _weights(column: Column, rows: Sequence[Running]) -> dict[int, float]:
+    """Return the share of the replicas' busy time that each request class takes, by class index."""
+    busy: dict[int, float] = {}
+    for row in rows:
+        for (at, point), rate in row.rates.items():
+            most = column.points[point].rate[at]
+            if most > 0:
+                busy[at] = busy.get(at, 0.0) + rate / most
+    total = sum(busy.values())
+    return {at: time / total for at, time in busy.items()} if total > 0 else {}
+
+
+def _totals(answer: Answer, item: WorkloadColumns) -> dict[str, Any]:
+    """Return wall time of a run, units carried over the horizon by a pool, and what they yield."""
+    totals: dict[str, Any] = {}
+    runs = [run for run in answer.solution.runs if run.workload == item.workload]
+    if runs:
+        totals["wall_time"] = max(run.end for run in runs) - min(run.start for run in runs)
+        for run in runs:
+            record = answer.evaluated.get(run.column)
+            figures = next(iter(record.classes.values())).figures if record else {}
+            totals |= {name: figures[name] for name in ("goodput", "steps", "flops") if name in figures}
+        counts = {name: sum(by_class) * len(runs) for name, by_class in item.counts.items()}
+    else:
+        units = served(answer, item)
+        if not any(units):
+            return totals
+        totals["units"] = sum(units)
+        counts = {name: sum(n * u for n, u in zip(c, units, strict=True)) for name, c in item.counts.items()}
+    return totals | {"yields": counts}
+
+
+def served(answer: Answer, item: WorkloadColumns) -> list[float]:
+    """Return the units of demand carried over the horizon, by request class."""
+    horizon = answer.problem.horizon
+    first = {route[0] for route in item.routes}
+    units = [0.0] * len(item.classes)
+    for row in answer.solution.running:
+        column = answer.columns[row.column]
+        if column.workload != item.workload or column.role not in first:
+            continue
+        seconds = horizon.duration / horizon.periods * horizon.slices.get(row.slice, 1.0)
+        for (at, _), rate in row.rates.items():
+            units[at] += rate * seconds
+    return units
+
+
+def _cost(answer: Answer) -> p.Cost:
+    solution = answer.solution
+    return p.Cost(
+        total=solution.cost_total,
+        by_period=solution.cost_by_period,
+        by_kind=solution.cost_by_kind or {},
+        by_workload=solution.cost_by_workload or {},
+        idle=solution.idle_cost,
+        per=_cost_per(answer),
+    )
+
+
+def _cost_per(answer: Answer) -> dict[str, float]:
+    """Return USD a unit of what the objective's workload (or the only one) yields."""
+    objective = answer.problem.objectives[0]
+    name = objective.workload or next(iter(answer.workloads), None)
+    cost = (answer.solution.cost_by_workload or {}).get(name or "")
+    if name is None or cost is None or (objective.workload is None and len(answer.workloads) > 1):
+        return {}
+    totals = _totals(answer, answer.workloads[name])
+    per: dict[str, float] = {}
+    for yielded, count in totals.get("yields", {}).items():
+        if count > 0:
+            per |= _per_name(yielded, cost / count, objective.count)
+    runs = sum(run.workload == name for run in answer.solution.runs)
+    return per | ({"run": cost / runs} if runs else {})
+
+
+def _per_name(yielded: str, value: float, counted: str) -> dict[str, float]:
+    """Return the plan's names of a ratio; `yielded` is ``cost_per_token.output`` or ``cost_per_task.all``."""
+    kind, _, count = yielded.rpartition(".")
+    word = kind.removeprefix("cost_per_")
+    names: dict[str, float] = {word: value} if word and count == counted else {}
+    if word == "token" and count in ("input", "output"):
+        names[f"million_{count}"] = value * 1e6
+    if word not in ("token", "") and word not in names:
+        names[word] = value
+    return names
+
+
+def _objective(problem: Problem, solution: Solution) -> p.Objective:
+    asked: Objective = problem.objectives[0]
+    ended = solution.termination
+    return p.Objective(asked.minimise, ended.objective, UNITS[asked.minimise], ended.bound, ended.gap)
+
+
+def _run(answer: Answer, run: RunStart) -> p.Run:
+    column = answer.columns[run.column]
+    record = answer.evaluated.get(run.column)
+    figures = next(iter(record.classes.values())).figures if record else {}
+    chips = sum(part.chips for part in column.parts) or column.chips
+    return p.Run(run.workload, run.start, run.end, chips, run.market, figures.get("checkpoints"), run.site, run.cost)
+
+
+def _flow(flow: Any) -> p.Flow:
+    arcs = tuple(p.Arc(*arc) for arc in flow.arcs)
+    return p.Flow(flow.workload, flow.kind, flow.source, flow.target, flow.period, flow.slice, arcs)
+
+
+def _bound(binding: Any) -> p.Bound:
+    known = binding.step is not None and binding.saves is not None
+    following = p.NextUnit(binding.step, binding.saves, binding.unit) if known else p.NOT_COMPUTED
+    return p.Bound(binding.limit, binding.slack, following, binding.key, binding.unit)
+
+
+def _audit(solution: Solution) -> p.Audit:
+    return p.Audit(None if solution.residual is None else True, solution.residual)
+
+
+def _classes_by_pool(answer: Answer) -> dict[str, Mapping[str, Any]]:
+    """Return the evaluated classes of every pool by ``workload.pool``."""
+    return {
+        f"{answer.columns[key].workload}.{name}": answer.evaluated[key].classes
+        for (key, _), name in answer.pool_names.items()
+        if key in answer.evaluated
+    }
+
+
+def whole(value: float) -> float:
+    """Return a whole number as int, so that counts print without a point."""
+    return int(value) if float(value).is_integer() else value
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

@@ -1,0 +1,96 @@
+"""The trace of a whole plan: sums over named rows, and the figures of every pool by request class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tokenmill.milp.solution import Purchase, Solution
+from tokenmill.plan import Cost, WorkloadPlan
+from tokenmill.trace import ClassFigures, Node, prefixed, row, total
+
+RENTED = ("on-demand", "spot", "reserved-1y", "reserved-3y")
+CLOSE = 1e-9
+
+
+def plan_trace(
+    solution: Solution,
+    cost: Cost,
+    workloads: Mapping[str, WorkloadPlan],
+    classes: Mapping[str, Mapping[str, ClassFigures]],
+) -> dict[str, Node]:
+    """Return the trace: ``cost.*`` and ``power`` as sums, then the nodes of every pool.
+
+    `classes`: evaluated classes by ``workload.pool``. One class: keys are ``workload.pool.figure``; several: the class
+    follows the pool (``workload.pool.class.figure``).
+    """
+    nodes = {**_cost_nodes(solution, cost), **_power_nodes(solution)}
+    for pool, by_class in classes.items():
+        for name, one in by_class.items():
+            prefix = pool if len(by_class) == 1 else f"{pool}.{name}"
+            nodes |= prefixed(one.trace, prefix)
+    return nodes
+
+
+def _cost_nodes(solution: Solution, cost: Cost) -> dict[str, Node]:
+    if cost.total is None:
+        return {}
+    nodes: dict[str, Node] = {}
+    rent = _rent_rows(solution)
+    inputs: list[str | Node] = []
+    for kind, value in cost.by_kind.items():
+        rows = rent if kind == "rent" else []
+        if rows and abs(sum(item["value"] for item in rows) - value) <= CLOSE * max(1.0, abs(value)):
+            nodes[f"cost.{kind}"] = total(kind, "rent of what is used", "USD", rows, value)
+            inputs.append(f"cost.{kind}")
+        else:
+            inputs.append(row(kind, value, "USD", f"cost.by_kind.{kind}"))
+    nodes["cost.total"] = total("cost", "cost over the horizon", "USD", inputs, cost.total)
+    for name, value in cost.by_workload.items():
+        nodes[f"cost.{name}"] = total(
+            name, f"cost of {name}", "USD", [row(name, value, "USD", f"cost.by_workload.{name}")], value
+        )
+    return nodes
+
+
+def _rent_rows(solution: Solution) -> list[Node]:
+    rows = [
+        row(
+            _purchase_label(item),
+            item.cost,
+            "USD",
+            f"purchases[{at}].cost",
+            item.price_source,
+            "datasheet" if item.price_source else "input",
+        )
+        for at, item in enumerate(solution.purchases)
+        if item.market in RENTED
+    ]
+    paid_by_run = [] if rows else solution.runs
+    return rows + [
+        row(f"run of {run.workload}, {run.market}", run.cost, "USD", f"runs[{at}].cost")
+        for at, run in enumerate(paid_by_run)
+    ]
+
+
+def _purchase_label(item: Purchase) -> str:
+    when = f"period {item.period}" if item.until == item.period else f"periods {item.period}-{item.until}"
+    part = f", {item.slice}" if item.slice else ""
+    return f"{item.count:g} {item.system}, {item.market}, {item.site}, {when}{part}"
+
+
+def _power_nodes(solution: Solution) -> dict[str, Node]:
+    """Return the greatest IT power as the sum of what stands in that period and slice."""
+    moments = {(item.period, item.slice) for item in solution.purchases}
+    if not moments:
+        return {}
+    sums = {}
+    for period, part in moments:
+        rows = [
+            row(_purchase_label(item), item.power, "W", f"purchases[{at}].power")
+            for at, item in enumerate(solution.purchases)
+            if item.period <= period <= item.until and item.slice in (None, part)
+        ]
+        sums[period, part or ""] = rows
+    (period, part), rows = max(sorted(sums.items()), key=lambda item: sum(leaf["value"] for leaf in item[1]))
+    when = f"period {period}" + (f", {part}" if part else "")
+    return {"power": total("power", f"IT power drawn at most ({when})", "W", rows, sum(leaf["value"] for leaf in rows))}
