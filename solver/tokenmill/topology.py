@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from tokenmill.topology_build import full_graph, quotient_graph
 from tokenmill.topology_cuts import bisection_of, machine_from
 from tokenmill.topology_machine import MAX_LEVELS, UNBOUNDED, GroupLevels, Level, Machine
-from tokenmill.topology_shape import NetworkLike, Shape, SystemLike, shape_of
+from tokenmill.topology_shape import NetworkLike, Shape, SystemLike, default_latency, default_rate, shape_of
+from tokenmill.topology_sites import Arc, SiteGraph, domain_node, fabric_arcs, fabric_node, site_graph
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -20,14 +21,22 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_LEVELS",
     "UNBOUNDED",
+    "Arc",
     "GroupLevels",
     "Level",
     "Machine",
+    "SiteGraph",
     "bisection_of",
+    "default_latency",
+    "default_rate",
+    "domain_node",
+    "fabric_arcs",
+    "fabric_node",
     "graph_of",
     "machine_from",
     "machine_of",
     "quotient_of",
+    "site_graph",
 ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from math import prod
+from math import inf, isfinite, log, prod
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.topology_machine import MAX_LEVELS, UNBOUNDED, Level, Machine
@@ -47,10 +47,16 @@ def fewest(levels: list[Level]) -> tuple[Level, ...]:
     if not levels or levels[0].kind in ("fabric", "wan"):
         levels = [Level("scale-up", 1, UNBOUNDED, UNBOUNDED, 0.0, "host"), *levels]
     while len(levels) > MAX_LEVELS:
-        gaps = [max(a.bandwidth, b.bandwidth) / min(a.bandwidth, b.bandwidth) for a, b in pairwise(levels)]
-        inner = gaps[1:].index(min(gaps[1:])) + 1
-        outer = levels[inner + 1]
-        slower = replace(outer, bandwidth=min(outer.bandwidth, levels[inner].bandwidth))
+        pairs = [i for i in range(len(levels) - 1) if i or levels[0].kind == levels[1].kind == "switch"]
+        inner = min(pairs, key=lambda i: abs(log(levels[i].bandwidth / levels[i + 1].bandwidth)))
+        a, b = levels[inner : inner + 2]
+        slower = replace(
+            b,
+            name=b.name if inner else a.name,
+            bandwidth=min(a.bandwidth, b.bandwidth),
+            pair_bandwidth=min(a.pair_bandwidth, b.pair_bandwidth),
+            in_switch_reduction=a.in_switch_reduction and b.in_switch_reduction,
+        )
         levels = [*levels[:inner], slower, *levels[inner + 2 :]]
     return tuple(levels)
 
@@ -101,28 +107,26 @@ def _steps(graph: Graph) -> list[list[Edge]]:
 
 @dataclass(frozen=True)
 class _Tier:
-    """The edges up to one step of joining, and the parts into which they join the graph."""
+    """The parts into which links join the graph up to one step, and the kinds of link that this step added."""
 
-    edges: frozenset[Edge]
     parts: Parts
-    kinds: frozenset[str]  # of the links that the last step added
+    kinds: frozenset[str]
 
 
 def _tiers(graph: Graph, chips: list[str]) -> list[_Tier]:
     """Return every stage of joining at which chips came together."""
     import networkx as nx
 
-    grown, chip_set, edges = nx.utils.UnionFind(graph.nodes), set(chips), set[Edge]()
+    grown, chip_set = nx.utils.UnionFind(graph.nodes), set(chips)
     tiers, apart = [], len(chips)
     for step in _steps(graph):
-        edges.update(step)
         for a, b in step:
             grown.union(a, b)
         now = len({grown[chip] for chip in chips})
         if now < apart:
             parts = [frozenset(part) for part in grown.to_sets() if not chip_set.isdisjoint(part)]
             kinds = frozenset(graph.edges[edge].get("kind", "scale-out") for edge in step)
-            tiers.append(_Tier(frozenset(edges), parts, kinds))
+            tiers.append(_Tier(parts, kinds))
             apart = now
     if apart > 1:
         raise ValueError(f"graph: found {apart} parts that no link joins; allowed: one")
@@ -133,9 +137,9 @@ def _full_levels(graph: Graph, chips: list[str]) -> list[Level]:
     """Return the levels of a graph that has every chip."""
     levels: list[Level] = []
     inner: Parts = [frozenset([chip]) for chip in chips]
-    below = 1
+    below, chip_set = 1, set(chips)
     for tier in _tiers(graph, chips):
-        size = min(sum(node in set(chips) for node in part) for part in tier.parts) // below * below
+        size = min(len(chip_set & part) for part in tier.parts) // below * below
         if len(tier.parts) == 1:
             size = -(-len(chips) // below) * below
         if size > below:
@@ -147,19 +151,26 @@ def _full_levels(graph: Graph, chips: list[str]) -> list[Level]:
 def _full_level(graph: Graph, tier: _Tier, inner: Parts, size: int, first: bool) -> Level:
     """Return the level at which a tier joins inner domains: the worst of its domains, each kind of domain looked at once."""
     seen: dict[object, tuple[float, float, float]] = {}
-    for part in tier.parts:
-        inside = [domain for domain in inner if domain <= part]
-        sub = graph.edge_subgraph(edge for edge in tier.edges if edge[0] in part)
+    home = {node: number for number, part in enumerate(tier.parts) for node in part}
+    held: list[Parts] = [[] for _ in tier.parts]
+    for domain in inner:
+        held[home[next(iter(domain))]].append(domain)
+    for part, inside in zip(tier.parts, held, strict=True):
+        sub = graph.subgraph(part)
         shape = (len(inside), tuple(sorted(sub.edges[edge]["bandwidth"] for edge in sub.edges)))
         if len(inside) > 1 and shape not in seen:
             seen[shape] = (_per_chip(graph, sub, inside), _pair(sub), _latency(sub, inside[0]))
     bandwidth, pair = (min(row[i] for row in seen.values()) for i in (0, 1))
     latency = max(row[2] for row in seen.values())
+    if not (bandwidth > 0 and pair > 0 and isfinite(latency)):
+        some = sorted(node for node in tier.parts[0] if graph.nodes[node]["kind"] == "chip")[:3]
+        raise ValueError(
+            f"graph: found links one way only among {some}; allowed: a way there and back between all chips"
+        )
     joiners = [graph.nodes[node] for node in tier.parts[0] if graph.nodes[node]["kind"] != "chip"]
     part = next(part for part in tier.parts if any(domain < part for domain in inner))
     axes, wrap = _torus(graph, part) if first else ((), ())
-    direct = all(graph.nodes[a]["kind"] == graph.nodes[b]["kind"] == "chip" for a, b in tier.edges)
-    kind = "torus" if axes else "mesh" if direct else _kind(tier.kinds)
+    kind = "torus" if axes else "mesh" if not joiners else _kind(tier.kinds)
     reduces = kind == "switch" and all(
         node.get("reduces", False) for node in joiners if node["kind"] not in ("nic", "host")
     )
@@ -229,7 +240,8 @@ def _latency(sub: Graph, domain: frozenset[str]) -> float:
 
     own = {node for node in domain if sub.nodes[node]["kind"] == "chip"}
     times = nx.multi_source_dijkstra_path_length(sub, own, weight="latency")
-    return float(min(time for node, time in times.items() if node not in domain and sub.nodes[node]["kind"] == "chip"))
+    far = [time for node, time in times.items() if node not in domain and sub.nodes[node]["kind"] == "chip"]
+    return float(min(far, default=inf))
 
 
 def _torus(graph: Graph, part: frozenset[str]) -> tuple[tuple[int, ...], tuple[bool, ...]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -255,3 +258,20 @@ def test_unjoinable_chips_are_refused_by_name() -> None:
     assert machine_of(lonely, Net(), 16).levels[1].bandwidth == 50 * GB
     with pytest.raises(ValueError, match="at least 1"):
         machine_of(lonely, None, 0)
+
+
+def test_bisection_by_hand() -> None:
+    # half of eight meshed chips has 4 x 4 links of 64 GB/s to the other half, and an all-to-all is as fast as injection
+    assert bisection_of(graph_of(MI300X)) == 16 * 64 * GB
+    assert machine_of(MI300X).groups(8, 1).exchange[0] == pytest.approx(4 * 16 * 64 * GB * 7 / 8**2)
+    tree = graph_of(H100, Net(leaf=32, oversubscription=3), 128)
+    assert bisection_of(tree) == pytest.approx(64 * 50 * GB / 3)
+
+
+def test_reading_a_topology_module_does_not_load_networkx() -> None:
+    code = "import sys, tokenmill.topology, tokenmill.imports.topology; print('networkx' in sys.modules)"
+    path = os.pathsep.join(sys.path)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
+    )
+    assert found.stdout.strip() == "False"
