@@ -6,26 +6,10 @@ builds an `Architecture` from a configuration, and the stage models bind its num
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-
-BITS_PER_WEIGHT: Mapping[str, float] = {
-    # bits an element with its scales: block formats carry one scale a block
-    "fp32": 32.0,
-    "tf32": 32.0,
-    "bf16": 16.0,
-    "fp16": 16.0,
-    "fp8": 8.0,  # one scale a tensor
-    "fp8-row": 8.0,
-    "fp8-block": 8.0 + 32.0 / 128**2,  # an fp32 scale a 128 x 128 block (DeepSeek-V3 report, arXiv:2412.19437)
-    "mxfp8": 8.0 + 8.0 / 32,  # an 8-bit exponent a block of 32 (OCP Microscaling v1.0)
-    "int8": 8.0,
-    "int4": 4.0 + 16.0 / 128,  # a 16-bit scale a group of 128, symmetric
-    "nvfp4": 4.0 + 8.0 / 16,  # an fp8 scale a block of 16
-    "mxfp4": 4.0 + 8.0 / 32,
-}
 
 
 @dataclass(frozen=True)
@@ -346,35 +330,23 @@ def state_bytes(arch: Architecture, bytes_per_element: float = 2.0, t: int = 1) 
     return total * bytes_per_element
 
 
-def precision_parts(arch: Architecture) -> Iterator[tuple[str, int]]:
-    """Parameters by the precision they are published in: (precision, elements), quantised matrices first."""
-    counts = arch.parameters
-    experts = arch.experts_precision or arch.weights_precision
-    yield experts, counts.experts
-    linear = sum(kind.count * m.parameters for kind in arch.layers for m in kind.mixer.matrices + kind.mlp.matrices)
-    yield arch.weights_precision, linear
-    yield arch.base_precision, counts.total - counts.experts - linear
-
-
 def weight_bytes(
-    arch: Architecture,
-    weights: str | None = None,
-    experts: str | None = None,
-    bits: Mapping[str, float] = BITS_PER_WEIGHT,
+    arch: Architecture, bits: Mapping[str, float], weights: str | None = None, experts: str | None = None
 ) -> float:
     """Bytes of all weights: as published, or with the matrices of the layers in `weights` (routed experts in `experts`).
 
-    Embeddings, head, router, norms and towers stay in the precision of the unquantised model unless `weights` is a wider
-    one. `bits` gives bits an element with scales, by precision.
+    `bits` gives bits an element with its scales, by precision. Embeddings, head, router, norms and towers stay in the
+    precision of the unquantised model, or take that of `weights` where it is wider.
+
+    Raises
+    ------
+    KeyError
+        For a precision that `bits` does not hold.
     """
+    layers = weights or arch.weights_precision
+    routed = experts or weights or arch.experts_precision or arch.weights_precision
+    rest = max(bits[arch.base_precision], bits[layers]) if weights else bits[arch.base_precision]
     counts = arch.parameters
-    chosen_weights = weights or arch.weights_precision
-    chosen_experts = experts or weights or arch.experts_precision or arch.weights_precision
     linear = sum(kind.count * m.parameters for kind in arch.layers for m in kind.mixer.matrices + kind.mlp.matrices)
-    base = (
-        max(bits[arch.base_precision], bits[chosen_weights])
-        if weights in ("fp32", "tf32")
-        else bits[arch.base_precision]
-    )
-    rest = counts.total - counts.experts - linear
-    return (counts.experts * bits[chosen_experts] + linear * bits[chosen_weights] + rest * base) / 8
+    outside = counts.total - counts.experts - linear
+    return (counts.experts * bits[routed] + linear * bits[layers] + outside * rest) / 8

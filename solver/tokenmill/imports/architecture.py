@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill import data
+from tokenmill.catalog_tables import read_precisions
 from tokenmill.errors import CatalogError, ImportFileError, nearest
 from tokenmill.imports.families.assemble import assemble
 from tokenmill.imports.families.config import Config
@@ -133,6 +134,12 @@ def _from_row(row: Mapping[str, str]) -> Architecture:
     )
 
 
+@cache
+def published_bits() -> dict[str, float]:
+    """Return bits an element, scales included, by precision: the catalogue's."""
+    return {name: precision.bits for name, precision in read_precisions(data.path("catalog")).items()}
+
+
 def architecture_report(arch: Architecture) -> dict[str, Any]:
     """Return what ``import architecture --json`` prints. Bytes are of the checkpoint as published, KV of 16 bits.
 
@@ -158,7 +165,7 @@ def architecture_report(arch: Architecture) -> dict[str, Any]:
             "towers": counts.towers,
             "multi_token_prediction": sum(size for _, size in arch.mtp),
         },
-        "weight_bytes": weight_bytes(arch),
+        "weight_bytes": weight_bytes(arch, published_bits()),
         "kv_bytes_per_token": kv_bytes_per_token(arch, 2.0),
         "kv_bytes_per_token_past_windows": endless,
         "indexer_bytes_per_token": indexer_bytes_per_token(arch),

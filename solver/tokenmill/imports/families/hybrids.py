@@ -1,4 +1,4 @@
-"""Models built on scans, alone or between attention layers: Mamba, Jamba, Bamba, Granite 4, Nemotron-H, Qwen3-Next, Falcon-H1, LFM2."""
+"""Models with scans between attention layers: Jamba, Bamba, Granite 4, Nemotron-H, Qwen3-Next, Kimi Linear, Falcon-H1, LFM2."""
 
 from __future__ import annotations
 
@@ -21,38 +21,6 @@ from tokenmill.imports.families.parts import (
 )
 from tokenmill.imports.families.scans import gated_delta, kimi_delta, lightning, mamba1, mamba2, short_convolution
 from tokenmill_models.architecture import Matrix, Mixer, Mlp
-
-
-def mamba(c: Config) -> Text:
-    """Mamba and Falcon-Mamba."""
-    h = c.hidden
-    inner = c.count("intermediate_size", default=c.count("expand", default=2) * h)
-    rank = c.get("time_step_rank")
-    mixer = mamba1(
-        h,
-        inner,
-        c.count("state_size", default=16),
-        c.count("conv_kernel", default=4),
-        ceil(h / 16) if rank in (None, "auto") else c.count("time_step_rank"),
-        conv_bias=c.flag("use_conv_bias", default=True),
-        bias=c.flag("use_bias", default=False),
-    )
-    return text_model(c, [Block(mixer, Mlp(), h)] * c.layers, tie=True)
-
-
-def mamba_two(c: Config) -> Text:
-    """Mamba-2 and Codestral Mamba."""
-    mixer = mamba2(
-        c.hidden,
-        c.count("num_heads", default=128),
-        c.count("head_dim", default=64),
-        c.count("n_groups", default=8),
-        c.count("state_size", default=128),
-        c.count("conv_kernel", default=4),
-        conv_bias=c.flag("use_conv_bias", default=True),
-        bias=c.flag("use_bias", default=False),
-    )
-    return text_model(c, [Block(mixer, Mlp(), c.hidden)] * c.layers, tie=False)
 
 
 def jamba(c: Config) -> Text:
@@ -326,31 +294,3 @@ def lfm2(c: Config) -> Text:
         )
     blocks = [Block(full if yes else scan, plain if i < leading else mlp, 2 * h) for i, yes in enumerate(is_full)]
     return text_model(c, blocks, tie=True)
-
-
-def rwkv4(c: Config) -> Text:
-    """RWKV-4 (arXiv:2305.13048): time mixing and channel mixing, five numbers a channel as state."""
-    h = c.hidden
-    inner = c.count("attention_hidden_size", default=h)
-    width = c.count("intermediate_size", default=4 * h)
-    mixing = tuple(Matrix(name, h, inner, "column", inner) for name in ("k", "v", "r"))
-    mixer = Mixer(
-        "linear",
-        (*mixing, Matrix("o", inner, h, "row", inner)),
-        state_elements=5 * h,
-        other_parameters=2 * inner + 3 * h,
-        scan_flops=12 * inner,
-    )
-    mlp = Mlp(
-        "dense",
-        (
-            Matrix("k", h, width, "column", width),
-            Matrix("r", h, h, "column", h),
-            Matrix("v", width, h, "row", width),
-        ),
-        other_parameters=2 * h,
-    )
-    blocks = [Block(mixer, mlp, 4 * h)] * c.layers
-    # a norm after the embedding stands in the first layer
-    blocks[0] = Block(mixer, mlp, 6 * h)
-    return text_model(c, blocks, tie=False, other=2 * h)

@@ -54,8 +54,8 @@ def mamba2(
     channels = inner + 2 * groups * state
     wide = 2 * inner + 2 * groups * state + heads
     matrices = (
-        Matrix("in_proj", hidden, wide, "column", groups, wide * bias),
-        Matrix("out_proj", inner, hidden, "row", groups, hidden * bias),
+        Matrix("in_proj", hidden, wide, "column", heads, wide * bias),
+        Matrix("out_proj", inner, hidden, "row", heads, hidden * bias),
     )
     return Mixer(
         "linear",
@@ -128,6 +128,18 @@ def lightning(hidden: int, heads: int, size: int) -> Mixer:
         state_elements=wide * size,
         other_parameters=wide,
         scan_flops=5 * wide * size,
+    )
+
+
+def rwkv_mixing(hidden: int, inner: int, *, state: int, other: int, matrices: tuple[Matrix, ...] = ()) -> Mixer:
+    """Time mixing of RWKV (arXiv:2305.13048, 2404.05892): receptance, key, value, output; `matrices` are a version's own."""
+    mixing = tuple(Matrix(name, hidden, inner, "column", inner) for name in ("k", "v", "r"))
+    return Mixer(
+        "linear",
+        (*mixing, *matrices, Matrix("o", inner, hidden, "row", inner)),
+        state_elements=state,
+        other_parameters=other,
+        scan_flops=6 * state,
     )
 
 

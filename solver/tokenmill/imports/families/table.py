@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tokenmill.imports.families import classic, decoders, experts, gemmas, hybrids, latent
+from tokenmill.imports.families import classic, decoders, experts, gemmas, hybrids, latent, recurrent
 from tokenmill.imports.families.config import Config
 from tokenmill.imports.families.parts import Text
 
@@ -77,9 +77,9 @@ FAMILIES: Mapping[str, Callable[[Config], Text]] = {
     "nemotron": classic.nemotron,
     "persimmon": classic.persimmon,
     "xglm": classic.xglm,
-    "mamba": hybrids.mamba,
-    "falcon_mamba": hybrids.mamba,
-    "mamba2": hybrids.mamba_two,
+    "mamba": recurrent.mamba,
+    "falcon_mamba": recurrent.mamba,
+    "mamba2": recurrent.mamba_two,
     "jamba": hybrids.jamba,
     "bamba": hybrids.bamba,
     "granitemoehybrid": hybrids.granite_hybrid,
@@ -89,7 +89,8 @@ FAMILIES: Mapping[str, Callable[[Config], Text]] = {
     **dict.fromkeys(("minimax", "minimax_m1", "minimax_text_01"), hybrids.minimax),
     "falcon_h1": hybrids.falcon_h1,
     **dict.fromkeys(("lfm2", "lfm2_moe"), hybrids.lfm2),
-    "rwkv": hybrids.rwkv4,
+    "rwkv": recurrent.rwkv4,
+    **dict.fromkeys(("rwkv5", "rwkv6"), recurrent.rwkv5),
     "gemma3n_text": gemmas.gemma3n,
     "gemma4_text": gemmas.gemma4,
     "mllama_text_model": gemmas.mllama,
