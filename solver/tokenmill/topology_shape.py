@@ -228,7 +228,7 @@ def _scale_up(system: SystemLike, size: int) -> ScaleUp:
     if kind == "torus":
         axes, wrap = _torus(system, size)
         size = prod(axes)
-    link = _link(system, kind, len(axes))
+    link = _link(system, kind)
     if size > 1 and not link > 0:
         raise CatalogError(
             f"system {system.id!r}: found no scale-up bandwidth to join {size} chips; allowed: 1 chip a domain"
@@ -239,21 +239,28 @@ def _scale_up(system: SystemLike, size: int) -> ScaleUp:
     return ScaleUp(kind, size, link, latency, reduces, group, axes, wrap)
 
 
-def _link(system: SystemLike, kind: str, axes: int) -> float:
+def _link(system: SystemLike, kind: str) -> float:
     """Return B/s of one link, one direction; where only the chip's sum is given, its even share."""
     if kind == "mesh":
         return system.scale_up_pair or system.scale_up / max(_domain(system) - 1, 1)
     if kind == "torus":
-        return system.link_bandwidth or system.scale_up / (2 * axes)
+        # links of unlike axes (one at half speed) are taken as their mean, so that the chip's sum stays true
+        ports = 2 * max(sum(axis > 1 for axis in _pod(system)), 1)
+        return min((rate for rate in (system.link_bandwidth, system.scale_up / ports) if rate > 0), default=0.0)
     if kind == "host":
-        return system.scale_up or system.host_link
+        return system.scale_up or system.host_link or default_rate("pcie")
     return system.scale_up
+
+
+def _pod(system: SystemLike) -> tuple[int, ...]:
+    """Return the dimensions of a whole torus; where they are not given, those of the most compact one of its chips."""
+    return system.torus_dims or _box(system.chips, (system.chips,) * int(system.topology[5]))
 
 
 def _torus(system: SystemLike, size: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """Return dimensions and wrap-around of the slice: rings close on whole cubes, or on whole axes of a pod without cubes."""
     side = system.torus_cube or 1
-    pod = system.torus_dims or _box(system.chips, (system.chips,) * int(system.topology[5]))
+    pod = _pod(system)
     axes = slice_dims(size, pod, side)
     if side > 1:
         closed = all(axis % side == 0 for axis in axes)

@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from tokenmill.catalog import load_catalog
 from tokenmill.errors import CatalogError
 from tokenmill.topology import (
     MAX_LEVELS,
@@ -275,3 +277,36 @@ def test_reading_a_topology_module_does_not_load_networkx() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
     )
     assert found.stdout.strip() == "False"
+
+
+def test_links_of_unlike_axes_keep_the_sum_of_the_chip() -> None:
+    # four links of 128 GB/s and two of 64
+    assert (
+        machine_of(Box("trn2", 64, 16, 64, "torus3d", (4, 4, 4), None, 128 * GB, 640 * GB)).levels[0].bandwidth
+        == 640 * GB
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "whole", "pair"),
+    [
+        ("hgx-h100", 8, 450, 450),
+        ("gb200-nvl72", 72, 900, 900),
+        ("mi300x-8", 8, 448, 64),
+        ("tpu-v5p-pod", 8960, 540, 90),
+    ],
+)
+def test_systems_of_the_catalogue(name: str, size: int, whole: float, pair: float) -> None:
+    level = machine_of(load_catalog().system(name)).levels[0]
+    assert (level.size, level.bandwidth, level.pair_bandwidth) == (size, whole * GB, pair * GB)
+
+
+def test_every_system_of_the_catalogue_has_a_machine() -> None:
+    catalog = load_catalog()
+    for system in catalog.systems.values():
+        machine = machine_of(system)
+        assert machine.levels[-1].size >= machine.chips == system.chips
+        for network in catalog.networks.values():
+            pair = machine_of(system, network, 2 * system.chips)
+            assert all(inner.size < outer.size for inner, outer in pairwise(pair.levels))
+            assert all(level.bandwidth > 0 for level in pair.levels)
