@@ -17,10 +17,13 @@ DRAW = Source(
 tdp = declare("P_tdp", "W", "power limit of a device", origin="chip.tdp")
 idle = declare("P_idle", "W", "draw of a device that holds a model and does nothing", origin="chip.idle_power")
 compute_weight = declare(
-    "w_compute", "1", "share of the range from idle to limit drawn by full use of compute", origin="chip.power_compute"
+    "w_compute",
+    "1",
+    "share of the range from idle to limit drawn by full use of compute",
+    origin="engine.power_compute",
 )
 memory_weight = declare(
-    "w_memory", "1", "share of the range from idle to limit drawn by full use of memory bandwidth", origin="chip.power_memory"
+    "w_memory", "1", "share of the range from idle to limit drawn by full use of memory bandwidth", origin="engine.power_memory"
 )  # fmt: skip
 
 

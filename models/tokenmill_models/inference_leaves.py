@@ -65,7 +65,7 @@ expert_load = declare(
     "expert_load", "1", "tokens of the fullest expert rank over the mean", origin="input.expert_load", sign="positive"
 )
 memory_fraction = declare(
-    "u", "1", "share of a device's memory that the program takes", origin="input.memory_fraction", sign="positive"
+    "u", "1", "share of a device's memory that the program takes", origin="assume.memory_fraction", sign="positive"
 )
 held_chips = declare(
     "held_chips", "1", "chips that the file holds for a replica", origin="input.layout.chips", sign="positive"
@@ -93,7 +93,13 @@ layer_seconds_eager = declare(
     "engine_layer_eager", "s", "gaps between the kernels of a layer, eager", origin="engine.layer_eager"
 )
 reserve = declare(
-    "engine_reserve", "B", "memory of a device outside tensors: context, communicator, graphs", origin="engine.reserve"
+    "engine_reserve",
+    "B",
+    "memory of a device inside the engine's fraction that is no tensor: context, communicators",
+    origin="engine.reserve",
+)
+outside = declare(
+    "engine_outside", "B", "memory of a device beyond the engine's fraction: captured graphs", origin="engine.outside"
 )
 block = declare("engine_block", "1", "tokens of a KV block", origin="engine.block", sign="positive")
 logit_rows = declare(

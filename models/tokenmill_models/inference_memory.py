@@ -41,7 +41,10 @@ def define_memory(graph: Graph, arch: Architecture, tokens: sp.Expr, context: sp
     weights = _weights(graph, arch)
     activations = _activations(graph, arch, tokens)
     reserve = graph.let(
-        "memory_reserve", "B", "memory outside tensors: context, communicators, captured graphs", leaf.reserve
+        "memory_reserve",
+        "B",
+        "memory inside the engine's fraction that is no tensor: context, communicators",
+        leaf.reserve,
     )
     left = maximum(0, M * leaf.memory_fraction - weights - activations - reserve)
     asked = leaf.held_kv / leaf.ranks_a_chip
@@ -57,7 +60,7 @@ def define_memory(graph: Graph, arch: Architecture, tokens: sp.Expr, context: sp
     token = graph.let("kv_token", "B", "KV bytes a token of a sequence on a rank", sequence / cached)
     return Memory(
         weights=weights, activations=activations, reserve=reserve, room=room, sequence=sequence,
-        total=graph.let("memory_total", "B", "memory of the fullest rank", weights + activations + reserve + room),
+        total=graph.let("memory_total", "B", "memory of the fullest rank", weights + activations + reserve + room + leaf.outside),
         allocated=graph.let("memory_allocated", "B", "memory of tensors", weights + activations + room),
         kv_tokens=graph.let(
             "kv_tokens", "1", "tokens whose KV a replica holds", leaf.attention_dp * room / token, rounding="floor", source=PAGED

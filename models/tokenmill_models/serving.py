@@ -7,7 +7,8 @@ from tokenmill_models.architecture import Architecture
 from tokenmill_models.serving_axes import AXES
 from tokenmill_models.serving_inputs import INPUTS
 from tokenmill_models.serving_mixed import mixed_role
-from tokenmill_models.stage import Demand, Role, Route, StageModel, register_stage
+from tokenmill_models.serving_split import decode_role, prefill_role
+from tokenmill_models.stage import Coupling, Demand, Role, Route, StageModel, register_stage
 from tokenmill_models.symbols import declare
 
 ALL_TOKENS = declare("all_tokens", "1", "prompt and answer tokens a request")
@@ -15,7 +16,7 @@ ALL_TOKENS = declare("all_tokens", "1", "prompt and answer tokens a request")
 
 def roles(arch: Architecture) -> tuple[Role, ...]:
     """Return the roles that can serve a model."""
-    return (mixed_role(arch),)
+    return (mixed_role(arch), prefill_role(arch), decode_role(arch))
 
 
 STAGE = register_stage(
@@ -24,7 +25,11 @@ STAGE = register_stage(
         doc="Answer requests within limits on time to first token and time per output token.",
         inputs=INPUTS,
         roles=roles,
-        routes=(Route("mixed", ("mixed",)),),
+        routes=(
+            Route("mixed", ("mixed",), {"engine.disaggregated": (False,)}),
+            Route("split", ("prefill", "decode"), {"engine.disaggregated": (True,)}),
+        ),
+        couplings=(Coupling("prefill", "decode", "kv", "kv_request", match=("kv",)),),
         demand=Demand("request", "demand.requests_per_second", "demand.classes"),
         yields={
             "cost_per_token": {"output": leaf.output_tokens, "input": leaf.input_tokens, "all": ALL_TOKENS},

@@ -24,6 +24,10 @@ AXES = {
         Axis("experts", "precision.experts", PRECISIONS, "format of the routed experts' weights", default=PUBLISHED),
         Axis("compute", "precision.compute", PRECISIONS, "format in which products are computed", default=PUBLISHED),
         Axis("kv", "precision.kv", ("bf16", "fp16", "fp8", "int8", "nvfp4", "int4"), "format of the KV cache", default=("bf16",)),
+        Axis(
+            "disaggregated", "engine.disaggregated", (False, True),
+            "whether prompts and answers are computed in pools of their own",
+        ),
         Axis("chunk", "engine.chunk", (512, 2048, 8192), "most tokens of a step", leaf.chunk),
         Axis("batch", "engine.batch", BATCHES, "mean running sequences of a replica", leaf.batch, operate=True),
         Axis(

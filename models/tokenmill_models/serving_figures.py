@@ -16,6 +16,7 @@ from tokenmill_models.inference_memory import Memory
 from tokenmill_models.operations_attention import peak_16bit
 from tokenmill_models.operations_parts import arch_leaf
 from tokenmill_models.roofline import M
+from tokenmill_models.serving_load import Request
 from tokenmill_models.stage import Rule
 from tokenmill_models.symbols import declare
 
@@ -174,3 +175,21 @@ def limit_rules(name: str, found: Mapping[str, sp.Symbol]) -> tuple[Rule, ...]:
         )
         for word, symbol in found.items()
     )
+
+
+def flat(name: str, found: Mapping[str, sp.Symbol]) -> dict[str, sp.Symbol]:
+    """Return percentiles under the dotted names of the plan (``ttft.p95``)."""
+    return {f"{name}.{word}": symbol for word, symbol in found.items()}
+
+
+def pool_ports(graph: Graph, request: Request, rate: sp.Symbol, figures: dict[str, sp.Symbol]) -> dict[str, sp.Symbol]:
+    """Return what the programme reads of every serving pool; takes the idle draw out of `figures`."""
+    return {
+        "ranks": graph.let("ranks", "1", "ranks of a replica", leaf.ranks),
+        "rate": rate,
+        "power_idle": figures.pop("power_idle"),
+        "power_loaded": figures["power"],
+        "output_tokens": leaf.output_tokens,
+        "prompt_tokens": leaf.input_tokens,
+        "all_tokens": request.all_tokens,
+    }

@@ -21,9 +21,11 @@ from tokenmill_models.serving_figures import (
     average,
     define_figures,
     define_shares,
+    flat,
     layout_rules,
     limit_rules,
     memory_rules,
+    pool_ports,
 )
 from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
 from tokenmill_models.stage import Role, Rule
@@ -187,18 +189,9 @@ def _assemble(
     mean = average(steady.share, full, plain)
     figures = define_figures(graph, mean, rate * leaf.output_tokens, memory)
     in_flight = graph.let("in_flight", "1", "requests in flight: rate times time of a request", rate * e2e["mean"])
-    ports = {
-        "ranks": graph.let("ranks", "1", "ranks of a replica", leaf.ranks),
-        "rate": rate,
-        "power_idle": figures.pop("power_idle"),
-        "power_loaded": figures["power"],
-        "in_flight": in_flight,
-        "output_tokens": leaf.output_tokens,
-        "prompt_tokens": leaf.input_tokens,
-        "all_tokens": request.all_tokens,
-    }
+    ports = pool_ports(graph, request, rate, figures) | {"in_flight": in_flight}
     figures |= {"step_time": steady.step, "batch": leaf.batch, "in_flight": in_flight}
-    figures |= {f"{n}.{w}": s for n, found in (("ttft", ttft), ("tpot", tpot), ("e2e", e2e)) for w, s in found.items()}
+    figures |= flat("ttft", ttft) | flat("tpot", tpot) | flat("e2e", e2e)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (
         *layout_rules(arch),

@@ -1,0 +1,133 @@
+"""The roles of disaggregated serving: a prefill pool that computes prompts, a decode pool that writes answers.
+
+The prefill pool emits the first token; the KV cache of the prompt then goes to the decode pool, which delays the second.
+"""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from tokenmill_models import inference_leaves as leaf
+from tokenmill_models.architecture import Architecture
+from tokenmill_models.formula import Graph, Source, maximum, minimum
+from tokenmill_models.inference import GROUPS, Pass, decode_shape, prefill_shape, run_pass
+from tokenmill_models.inference_memory import Memory, define_memory, sequence_bytes
+from tokenmill_models.queueing import ONE_PERCENTILE, define_wait
+from tokenmill_models.serving_axes import pool_axes
+from tokenmill_models.serving_figures import (
+    Average,
+    define_figures,
+    define_shares,
+    flat,
+    layout_rules,
+    limit_rules,
+    memory_rules,
+    pool_ports,
+)
+from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
+from tokenmill_models.stage import Role
+
+DISTSERVE = Source(
+    "Zhong et al. 2024, DistServe, arXiv:2401.09670, section 3: prefill as an M/G/1 queue, decode as a batch"
+)
+
+
+def decode_role(arch: Architecture) -> Role:
+    """Return the decode role for one architecture."""
+    graph = Graph()
+    request = define_request(graph, leaf.batch)
+    plain = run_pass(graph, "plain", arch, decode_shape(request.group_batch, request.context), request.group_batch)
+    memory = define_memory(graph, arch, request.group_batch, request.context)
+    step = graph.let("step_time", "s", "time of a step", plain.time)
+    hold = graph.let("slot_time", "s", "time a request holds a slot", request.steps * step)
+    slots = maximum(1, memory.max_batch)
+    wait = define_wait(graph, "slot", leaf.batch / slots, slots, hold, leaf.arrival_cv**2, leaf.output_cv**2)
+    open_loop = 1 - request.closed
+    tpot = {
+        word: graph.let(
+            f"tpot_{word}", "s", f"{word} time per output token", step + open_loop * symbol / request.steps, source=DISTSERVE,
+            assumes=("the wait for a slot is spread over the answer", "the transfer of the KV cache is not counted"),
+        )
+        for word, symbol in wait.items()
+    }  # fmt: skip
+    answer = {"mean": hold} | {word: maximum(0, leaf.output_percentiles[word] - 1) * step for word in ONE_PERCENTILE}
+    waits = {word: open_loop * symbol for word, symbol in wait.items()}
+    written = combine(graph, "answer", "time from first to last token", [waits, answer], sp.Integer(0))
+    rate = graph.let(
+        "rate", "1/s", "requests a second that a replica sustains",
+        request.active_groups * request.group_batch / (request.steps * step),
+    )  # fmt: skip
+    mean = Average(plain.time, plain.flops, plain.model_flops, plain.bytes, plain.shares)
+    figures = define_figures(graph, mean, rate * leaf.output_tokens, memory)
+    ports = pool_ports(graph, request, rate, figures)
+    figures |= {"step_time": step, "batch": leaf.batch} | flat("tpot", tpot) | flat("answer", written)
+    longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
+    rules = (*layout_rules(arch), *memory_rules(graph, memory, leaf.batch, longest), *limit_rules("tpot", tpot))
+    return Role(
+        "decode", "pool", pool_axes(arch, "batch"), graph, rules, GROUPS, ports, figures, define_shares(graph, mean)
+    )
+
+
+def prefill_role(arch: Architecture) -> Role:
+    """Return the prefill role for one architecture: each group computes one prompt after another, in passes of a chunk."""
+    graph = Graph()
+    request = define_request(graph, leaf.groups)
+    carried = graph.let("prefill_carried", "1", "prompt tokens of a pass", minimum(leaf.chunk, request.computed))
+    one = run_pass(graph, "prompt", arch, prefill_shape(carried, sp.Integer(1), request.prompt_keys), sp.Integer(1))
+    memory = define_memory(graph, arch, leaf.chunk, leaf.input_tokens)
+    # A pipeline takes the next prompt as soon as its first stage is free: places to serve are the attention groups.
+    occupied = graph.let(
+        "prompt_time",
+        "s",
+        "time a mean prompt is being computed",
+        prefill_steps(request.computed, leaf.chunk) * one.time,
+    )
+    service = graph.let("prompt_service", "s", "time a mean prompt keeps a stage", occupied / leaf.pp, source=DISTSERVE)
+    ttft = _prompt_times(graph, request, one, occupied, service)
+    rate = graph.let(
+        "rate", "1/s", "requests a second that a replica sustains at the share of time it works",
+        leaf.utilisation * leaf.attention_dp / service, source=DISTSERVE,
+    )  # fmt: skip
+    return _assemble_prefill(graph, arch, request, one, occupied, memory, ttft, rate)
+
+
+def _prompt_times(
+    graph: Graph, request: Request, one: Pass, occupied: sp.Symbol, service: sp.Symbol
+) -> dict[str, sp.Symbol]:
+    token_time = graph.let("prompt_token_time", "s", "time of a prompt token", occupied / request.computed)
+    wait = define_wait(
+        graph, "prompt", leaf.utilisation, leaf.attention_dp, service, leaf.arrival_cv**2, leaf.input_cv**2
+    )
+    own: dict[str, sp.Expr] = {"mean": occupied}
+    for word in ONE_PERCENTILE:
+        own[word] = graph.let(
+            f"prompt_time_{word}", "s", f"time the {word} prompt is being computed", computed_percentile(word) * token_time,
+            assumes=("time grows with the prompt as at its mean length",),
+        )  # fmt: skip
+    return combine(graph, "ttft", "time to first token", [dict(wait), own], sp.Integer(0))
+
+
+def _assemble_prefill(
+    graph: Graph, arch: Architecture, request: Request, one: Pass, occupied: sp.Symbol, memory: Memory,
+    ttft: dict[str, sp.Symbol], rate: sp.Symbol,
+) -> Role:  # fmt: skip
+    busy = leaf.utilisation
+    # A pass carries its work through all stages; while it works, each stage has a pass of its own.
+    mean = Average(
+        one.time / busy, one.flops, one.model_flops, one.bytes, {n: s / busy for n, s in one.shares.items()}
+    )  # fmt: skip
+    figures = define_figures(graph, mean, rate * leaf.input_tokens, memory)
+    kv = graph.let(
+        "kv_request", "B", "KV bytes of a request's prompt, taken once from the ranks that share it",
+        sequence_bytes(arch, leaf.input_tokens, sp.Integer(1), sp.Integer(1)),
+    )  # fmt: skip
+    ports = pool_ports(graph, request, rate, figures) | {"kv_request": kv}
+    shares = define_shares(graph, mean)
+    shares["wait"] = graph.let("share_wait", "s", "idle time a pass", one.time * (1 - busy) / busy)
+    step = graph.let("step_time", "s", "time of a pass", one.time)
+    figures |= {"step_time": step, "utilisation": busy} | flat("ttft", ttft)
+    figures["batch"] = graph.let("batch", "1", "prompts that a replica computes at once", leaf.groups)
+    longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
+    rules = (*layout_rules(arch), *memory_rules(graph, memory, leaf.groups, longest), *limit_rules("ttft", ttft))
+    axes = pool_axes(arch, "chunk", "utilisation")
+    return Role("prefill", "pool", axes, graph, rules, GROUPS, ports, figures, shares)
