@@ -1,0 +1,123 @@
+"""Mistakes that only show between keys: shares, periods, duplicates, circles, objectives without their object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tokenmill.problem import Objective, PriceOverride, Problem, Workload
+from tokenmill.reading_values import Reading, check_sum, listed
+from tokenmill_models.stage import StageModel
+
+_FIGURES = ("per_chip_hour", "per_system_hour", "purchase")
+_RUN_OBJECTIVES = ("time", "cost_per_run")
+
+
+def check_problem(problem: Problem, state: Reading, stages: Mapping[str, StageModel]) -> Problem:
+    """Note the mistakes between keys; return the problem with objectives that name their workload."""
+    periods = problem.horizon.periods
+    dated: tuple[Any, ...] = (*problem.hardware.prices, *problem.hardware.supply)
+    for item in dated:
+        if item.from_period > periods:
+            path = f"{state.places.get(id(item), 'hardware')}.from_period"
+            state.refuse(path, str(item.from_period), f"1 to {periods}, the periods of the horizon")
+    for price in problem.hardware.prices:
+        _price(price, state)
+    _once(problem.hardware.prices, ("system", "market", "from_period"), state)
+    _once(problem.hardware.supply, ("system", "from_period"), state)
+    _wan(problem, state)
+    if problem.scenarios:
+        check_sum((scenario.probability for scenario in problem.scenarios), "scenario", state)
+    for workload in problem.workloads:
+        path = state.places.get(id(workload), "workload")
+        if workload.deadline is not None and workload.deadline <= workload.starts:
+            state.refuse(f"{path}.deadline", f"{workload.deadline:g} s", f"after starts, {workload.starts:g} s")
+    _circles(problem.workloads, state)
+    objectives = tuple(
+        _objective(item, state.places.get(id(item), "objective"), problem.workloads, state, stages)
+        for item in problem.objectives
+    )
+    return Problem(**{**problem.__dict__, "objectives": objectives})
+
+
+def _price(price: PriceOverride, state: Reading) -> None:
+    path = state.places.get(id(price), "hardware.price")
+    given = [name for name in _FIGURES if getattr(price, name) is not None]
+    if len(given) != 1:
+        state.refuse(path, listed(given), f"exactly one of {listed(_FIGURES)}")
+    elif (given[0] == "purchase") != (price.market == "buy"):
+        state.refuse(
+            f"{path}.{given[0]}", f"a {given[0]} on the market {price.market}", "purchase with buy, else a rent"
+        )
+
+
+def _once(items: Iterable[Any], names: tuple[str, ...], state: Reading) -> None:
+    seen = set()
+    for item in items:
+        label = tuple(getattr(item, name) for name in names)
+        if label in seen:
+            path = state.places.get(id(item), "hardware")
+            state.refuse(path, f"a second entry for {listed(map(str, label))}", f"one for each {listed(names)}")
+        seen.add(label)
+
+
+def _wan(problem: Problem, state: Reading) -> None:
+    seen = set()
+    for link in problem.hardware.wan:
+        path, ends = state.places.get(id(link), "hardware.wan"), frozenset((link.source, link.target))
+        if len(ends) == 1:
+            state.refuse(f"{path}.to", repr(link.target), "another site than from")
+        elif ends in seen:
+            state.refuse(path, f"a second link between {listed(sorted(ends))}", "one link between two sites")
+        seen.add(ends)
+
+
+def _circles(workloads: Iterable[Workload], state: Reading) -> None:
+    """Note every workload that must wait for itself."""
+    needs = {workload.name: workload.needs for workload in workloads}
+    for workload in workloads:
+        reached: set[str] = set()
+        ahead = list(workload.needs)
+        while ahead:
+            name = ahead.pop()
+            if name not in reached:
+                reached.add(name)
+                ahead.extend(needs.get(name, ()))
+        if workload.name in reached:
+            path = f"{state.places.get(id(workload), 'workload')}.needs"
+            state.refuse(path, f"a circle back to {workload.name}", "workloads that do not wait for this one")
+
+
+def _objective(
+    objective: Objective, path: str, workloads: tuple[Workload, ...], state: Reading, stages: Mapping[str, StageModel]
+) -> Objective:
+    """Check that the objective has a meaning for its workload; name the only workload where none is named."""
+    kind = objective.minimise
+    if kind not in _RUN_OBJECTIVES and not kind.startswith("cost_per_"):
+        return objective
+    fitting = [item for item in workloads if _has(stages[item.stage], kind)]
+    named = [item for item in workloads if item.name == objective.workload]
+    if named and named[0] not in fitting:
+        found = f"{kind} of {named[0].name}, whose stage is {named[0].stage}"
+        state.refuse(f"{path}.minimise", found, _meant(kind))
+    elif workloads and not fitting:
+        state.refuse(f"{path}.minimise", f"{kind}, which no workload here has", _meant(kind))
+    elif objective.workload is None and len(fitting) > 1 and kind != "time":
+        state.refuse(f"{path}.workload", "nothing", f"one of {listed(item.name for item in fitting)}")
+    elif objective.workload is None and len(fitting) == 1:
+        objective = Objective(kind, fitting[0].name, objective.count)
+    for item in fitting:
+        counts = stages[item.stage].yields.get(kind, {})
+        if item.name == objective.workload and counts and objective.count not in counts:
+            default = objective.count == Objective(kind).count
+            if not default:
+                state.refuse(f"{path}.count", repr(objective.count), listed(counts))
+    return objective
+
+
+def _has(stage: StageModel, kind: str) -> bool:
+    return stage.demand is None if kind in _RUN_OBJECTIVES else kind in stage.yields
+
+
+def _meant(kind: str) -> str:
+    return f"{kind} of a run that ends" if kind in _RUN_OBJECTIVES else f"{kind} of a workload whose stage counts it"
