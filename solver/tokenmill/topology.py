@@ -6,6 +6,7 @@ further. Everything is in B/s one direction, and seconds.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -65,4 +66,6 @@ def quotient_of(system: SystemLike, network: NetworkLike | None = None, chips: i
 
 @lru_cache(maxsize=4096)
 def _machine(shape: Shape) -> Machine:
-    return machine_from(quotient_graph(shape))
+    machine = machine_from(quotient_graph(shape))
+    levels = (replace(level, cube=shape.up.cube) if level.kind == "torus" else level for level in machine.levels)
+    return replace(machine, levels=tuple(levels))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tokenmill.topology_shape import slice_of
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -31,6 +33,7 @@ class Level:
     kind : ``switch`` | ``mesh`` | ``torus`` | ``fabric`` | ``wan`` | ``host``
     in_switch_reduction : the switches add up what passes
     axes, wrap : torus dimensions, innermost first, and whether each closes to a ring
+    cube : side of the cubes that slices of the torus are made of (1: chips); 0 where its shape is fixed
     """
 
     name: str
@@ -42,6 +45,7 @@ class Level:
     in_switch_reduction: bool = False
     axes: tuple[int, ...] = ()
     wrap: tuple[bool, ...] = ()
+    cube: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,27 +89,29 @@ class Machine:
         Parameters
         ----------
         size, stride : broadcastable positive integers; a group is r, r + stride, ... (parallel dimensions innermost first).
-        ranks : ranks of the whole run where they are fewer than the machine's; they are spread evenly over as few
-            domains as hold them, where that divides.
+        ranks : ranks of the whole run. Absent, a group is placed for itself: where its size * stride ranks fit into one
+            domain they lie in one, if need be leaving chips idle.
 
         Notes
         -----
-        Members inside a domain of S ranks are those with the same r // S. Where groups lie unlike each other on the domains,
-        n inside is the largest divisor of the size that every one of them keeps whole (conservative).
+        Ranks are spread evenly over as few domains as hold them where that divides, and fill domains of S else; members
+        inside a domain are those with the same r // S. Where groups lie unlike each other on the domains, n inside is the
+        largest divisor of the size that every one of them keeps whole (conservative). On a torus the ranks are a slice.
         """
-        given = [np.asarray(x, np.int64) for x in (size, stride, self.chips if ranks is None else ranks)]
-        sizes, strides, total = np.broadcast_arrays(*given)
+        sizes, strides = np.broadcast_arrays(np.asarray(size, np.int64), np.asarray(stride, np.int64))
+        given = sizes * strides if ranks is None else np.asarray(ranks, np.int64)
+        sizes, strides, total = np.broadcast_arrays(sizes, strides, given)
         shape = sizes.shape
         inside: Ints = np.ones(shape, np.int64)
         n, rates = [], []
         for level, domain in zip(self.levels, _domains(self.levels, total), strict=True):
             members = sizes if level is self.levels[-1] else _members(sizes, strides, domain)
             n.append(members // inside)
-            rates.append(_rates(level, n[-1], sizes, strides))
+            rates.append(_rates(level, n[-1], sizes, strides, total))
             inside = members
         for _ in range(MAX_LEVELS - len(n)):
             n.append(np.ones(shape, np.int64))
-            rates.append(_rates(self.levels[0], n[-1], sizes, strides))
+            rates.append(_rates(self.levels[0], n[-1], sizes, strides, total))
         beta, alpha, pair, exchange = (tuple(column) for column in zip(*rates, strict=True))
         return GroupLevels(tuple(n), beta, alpha, pair, exchange)
 
@@ -142,6 +148,7 @@ class Machine:
                 pair_bandwidth=level.pair_bandwidth / ranks,
                 axes=(ranks, *level.axes) if torus else (),
                 wrap=(False, *level.wrap) if torus else (),
+                cube=0,
             )
 
         return Machine(tuple(cut(level) for level in self.levels), self.chips * ranks)
@@ -164,13 +171,13 @@ def _members(size: Ints, stride: Ints, domain: Ints | int) -> Ints:
     return np.gcd(size, np.where(domain % stride == 0, domain // stride, 1))
 
 
-def _rates(level: Level, n: Ints, size: Ints, stride: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+def _rates(level: Level, n: Ints, size: Ints, stride: Ints, total: Ints) -> tuple[Floats, Floats, Floats, Floats]:
     """Return beta, alpha, pair and exchange of groups that have n members across a level."""
     steps = np.maximum(n - 1, 1)
     alpha = np.full(n.shape, level.latency)
     pair = np.full(n.shape, level.pair_bandwidth)
     if level.kind == "torus":
-        links, hops, longest, rings = _torus(level, n, size, stride)
+        links, hops, longest, rings = _slices(level, n, size, stride, total)
         beta = links * level.pair_bandwidth
         alpha = alpha * hops / steps
         exchange = np.minimum(beta, 4 * rings * level.pair_bandwidth * steps / (n * longest))
@@ -184,17 +191,32 @@ def _rates(level: Level, n: Ints, size: Ints, stride: Ints) -> tuple[Floats, Flo
     return beta, np.where(idle, 0.0, alpha), pair, exchange
 
 
-def _torus(level: Level, n: Ints, size: Ints, stride: Ints) -> tuple[Floats, Floats, Ints, Floats]:
+def _slices(level: Level, n: Ints, size: Ints, stride: Ints, total: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return what `_torus` does, each group on the slice of the torus that holds `total` ranks."""
+    if not level.cube:
+        return _torus(level.axes, level.wrap, n, size, stride)
+    found = np.empty((4, *n.shape))
+    for ranks in np.unique(total):
+        axes, rings = slice_of(int(ranks), level.axes, level.cube)
+        wrap = tuple(ring and whole for ring, whole in zip(rings, level.wrap, strict=True))
+        here = total == ranks
+        found[:, here] = _torus(axes, wrap, n[here], size[here], stride[here])
+    return found[0], found[1], found[2], found[3]
+
+
+def _torus(
+    axes: tuple[int, ...], wrap: tuple[bool, ...], n: Ints, size: Ints, stride: Ints
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Return, of groups on a torus: links a chip, hops, members along the longest axis, links across its middle per line.
 
     Axes are domains within domains, so members along each follow from size and stride. Groups interleaved on an axis
     share its links.
     """
     links, hops = np.zeros(n.shape), np.zeros(n.shape)
-    longest, rings = np.ones_like(n), np.ones(n.shape)
+    longest, rings = np.ones(n.shape), np.ones(n.shape)
     inside, prefix = np.ones_like(n), 1
-    for i, (axis, ring) in enumerate(zip(level.axes, level.wrap, strict=True)):
-        outermost = i == len(level.axes) - 1
+    for i, (axis, ring) in enumerate(zip(axes, wrap, strict=True)):
+        outermost = i == len(axes) - 1
         members = np.maximum(n, inside) if outermost else _members(size, stride, prefix * axis)
         along = np.maximum(members // inside, 1)
         interleaved = np.maximum(stride // prefix, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count
 from math import prod
 from pathlib import Path
@@ -115,6 +115,7 @@ class ScaleUp:
     latency: float
     reduces: bool = False
     group: int = 1  # chips at one router of a dragonfly
+    cube: int = 0  # side of the cubes that slices of a torus are made of
     axes: tuple[int, ...] = ()
     wrap: tuple[bool, ...] = ()
 
@@ -153,7 +154,7 @@ class Shape:
 def shape_of(system: SystemLike, network: NetworkLike | None = None, chips: int | None = None) -> Shape:
     """Return the shape of `chips` chips (default: one system) of a system, joined by a network or by its own links.
 
-    The chips are spread evenly over as few scale-up domains as hold them, where that divides.
+    It has whole scale-up domains; of a single one only the part that holds the chips.
 
     Raises
     ------
@@ -165,28 +166,31 @@ def shape_of(system: SystemLike, network: NetworkLike | None = None, chips: int 
     wanted = system.chips if chips is None else chips
     if wanted < 1:
         raise ValueError(f"chips of {system.id}: found {wanted}, allowed: at least 1")
-    whole = _domain(system)
-    domains = -(-wanted // whole)
-    up = _scale_up(system, wanted // domains if wanted % domains == 0 else whole)
+    up = _scale_up(system, min(wanted, _domain(system)))
     domains = -(-wanted // up.size)
     host, host_link = _host(system, up.size, domains)
     out = _scale_out(system, network, up.size, domains) if domains * up.size > max(up.size, host) else None
     return Shape(wanted, domains, up, host, host_link, out)
 
 
-def slice_dims(chips: int, pod: tuple[int, ...], cube: int = 1) -> tuple[int, ...]:
-    """Return the dimensions, smallest first, of the most compact torus slice that holds `chips` chips.
+@lru_cache(maxsize=4096)
+def slice_of(chips: int, pod: tuple[int, ...], cube: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """Return dimensions (smallest first) and wrap-around of the most compact torus slice that holds `chips` chips.
 
-    A pod of cubes (optical switches join them) gives slices of whole cubes in any arrangement, or a part of one cube;
-    any other pod gives sub-boxes of itself.
+    A pod of cubes (optical switches join them) gives slices of whole cubes in any arrangement, whose axes all close to
+    rings, or a part of one cube, whose axes do not; any other pod (cube 1) gives sub-boxes of itself, whose axes close
+    where they are whole axes of the pod. Two chips along an axis have one link.
     """
+    sides = tuple(sorted(pod))
+    whole = cube ** len(pod)
     if chips >= prod(pod):
-        return pod
-    axes = len(pod)
-    if cube > 1 and chips > cube**axes:
-        cubes = -(-chips // cube**axes)
-        return tuple(cube * side for side in _box(cubes, (prod(pod) // cube**axes,) * axes))
-    return _box(chips, (cube,) * axes if cube > 1 else tuple(sorted(pod)))
+        axes = pod
+    elif cube > 1 and chips > whole:
+        axes = tuple(cube * side for side in _box(-(-chips // whole), (prod(pod) // whole,) * len(pod)))
+    else:
+        axes = _box(chips, tuple(min(side, cube) for side in sides) if cube > 1 else sides)
+    rings = all(axis % cube == 0 for axis in axes) if cube > 1 else None
+    return axes, tuple(axis > 2 and (axis in pod if rings is None else rings) for axis in axes)
 
 
 def _box(volume: int, limits: tuple[int, ...]) -> tuple[int, ...]:
@@ -226,7 +230,7 @@ def _scale_up(system: SystemLike, size: int) -> ScaleUp:
     axes: tuple[int, ...] = ()
     wrap: tuple[bool, ...] = ()
     if kind == "torus":
-        axes, wrap = _torus(system, size)
+        axes, wrap = slice_of(size, _pod(system), system.torus_cube or 1)
         size = prod(axes)
     link = _link(system, kind)
     if size > 1 and not link > 0:
@@ -236,7 +240,8 @@ def _scale_up(system: SystemLike, size: int) -> ScaleUp:
     latency = default_latency("switch" if kind == "dragonfly" else kind)
     reduces = system.in_switch_reduction and kind == "switch"
     group = max(system.chips_per_node, 1) if kind == "dragonfly" and size % max(system.chips_per_node, 1) == 0 else 1
-    return ScaleUp(kind, size, link, latency, reduces, group, axes, wrap)
+    cube = system.torus_cube or 1 if kind == "torus" else 0
+    return ScaleUp(kind, size, link, latency, reduces, group, cube, axes, wrap)
 
 
 def _link(system: SystemLike, kind: str) -> float:
@@ -255,17 +260,6 @@ def _link(system: SystemLike, kind: str) -> float:
 def _pod(system: SystemLike) -> tuple[int, ...]:
     """Return the dimensions of a whole torus; where they are not given, those of the most compact one of its chips."""
     return system.torus_dims or _box(system.chips, (system.chips,) * int(system.topology[5]))
-
-
-def _torus(system: SystemLike, size: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """Return dimensions and wrap-around of the slice: rings close on whole cubes, or on whole axes of a pod without cubes."""
-    side = system.torus_cube or 1
-    pod = _pod(system)
-    axes = slice_dims(size, pod, side)
-    if side > 1:
-        closed = all(axis % side == 0 for axis in axes)
-        return axes, (closed,) * len(axes)
-    return axes, tuple(axis in pod and axis > 2 for axis in axes)
 
 
 def _host(system: SystemLike, size: int, domains: int) -> tuple[int, float]:

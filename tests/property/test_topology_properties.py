@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenmill.topology import Machine, graph_of, machine_from, machine_of
-from tokenmill.topology_shape import slice_dims
+from tokenmill.topology_shape import slice_of
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ nets = st.builds(
 )
 
 
+def fixed(machine: Machine) -> Machine:
+    """The machine as a graph shows it: its torus has the one shape that stands."""
+    return replace(machine, levels=tuple(replace(level, cube=0) for level in machine.levels))
+
+
 def most_apart(machine: Machine, size: int, stride: int, total: int) -> list[int]:
     """By counting: the fewest members that the luckiest domain of any group keeps together, level by level."""
     lucky = []
@@ -78,7 +83,7 @@ def test_members_multiply_to_the_size_and_claim_no_more_than_counted(
     total = size * stride * 2
     domains = -(-total // box.chips)
     machine = machine_of(box, net, domains * box.chips)
-    found = [int(n) for n in machine.groups(size, stride).n]
+    found = [int(n) for n in machine.groups(size, stride, domains * box.chips).n]
     assert prod(found) == size
     counted = most_apart(machine, size, stride, total)
     claimed = np.cumprod(found[: len(counted)])
@@ -102,7 +107,7 @@ def test_full_graph_and_quotient_agree(box: Box, net: Net, chips: int) -> None:
 @given(st.sampled_from([1, 2, 8, 16, 32, 64, 128, 256, 512]))
 def test_torus_slices_agree(chips: int) -> None:
     full, short = machine_from(graph_of(POD, None, chips)), machine_of(POD, None, chips)
-    assert full == short
+    assert full == fixed(short)
     assert prod(short.levels[0].axes) == chips
 
 
@@ -143,7 +148,7 @@ def test_lost_ring_is_what_the_graph_without_its_links_says() -> None:
     for (x, y, z), node in places.items():
         if x == 0:
             graph.remove_edges_from([(node, places[3, y, z]), (places[3, y, z], node)])
-    assert machine_from(graph) == machine_of(POD, None, 64).without_wrap(0)
+    assert machine_from(graph) == fixed(machine_of(POD, None, 64).without_wrap(0))
 
 
 @given(boxes, st.sampled_from([1, 2, 3, 4]), degrees)
@@ -161,7 +166,8 @@ def test_ranks_of_a_chip_divide_its_links(box: Box, ranks: int, size: int) -> No
 def test_slices_hold_their_chips_within_the_pod(chips: int) -> None:
     for pod, cube in (((8, 8, 8), 4), ((8, 8, 8), 1), ((4, 16), 1)):
         if chips <= prod(pod):
-            dims = slice_dims(chips, pod, cube)
+            dims, wrap = slice_of(chips, pod, cube)
+            assert not any(ring and side <= 2 for ring, side in zip(wrap, dims, strict=True))
             assert prod(dims) >= chips
             assert len(dims) == len(pod)
             if cube > 1 and chips > cube ** len(pod):

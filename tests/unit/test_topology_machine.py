@@ -23,7 +23,7 @@ from tokenmill.topology import (
     machine_of,
     quotient_of,
 )
-from tokenmill.topology_shape import slice_dims
+from tokenmill.topology_shape import slice_of
 
 GB = 1e9
 
@@ -83,6 +83,13 @@ CASES = {
 }
 
 
+def test_groups_on_a_pod_are_slices_of_it() -> None:
+    pod = machine_of(V5P)
+    for chips in (2, 16, 64, 512):
+        assert at(pod, chips) == at(machine_of(V5P, None, chips), chips)
+    assert at(pod, 512)[0][1] == 540
+
+
 def at(machine: Machine, size: int, stride: int = 1, ranks: int | None = None) -> list[tuple[int, float, float]]:
     """Levels that a group uses: members, GB/s per chip, latency of all its steps."""
     found = machine.groups(size, stride, ranks)
@@ -98,6 +105,7 @@ def test_full_graph_and_quotient_give_the_same_machine(name: str) -> None:
     system, network = CASES[name]
     full = machine_from(graph_of(system, network, 512))
     short = machine_of(system, network, 512)
+    assert short.chips == full.chips
     assert [level.size for level in full.levels] == [level.size for level in short.levels]
     for a, b in zip(full.levels, short.levels, strict=True):
         assert (a.name, a.kind, a.axes, a.wrap, a.in_switch_reduction) == (
@@ -137,7 +145,9 @@ def test_nvl72_by_hand() -> None:
     assert at(machine_of(NVL72), 72)[0][:2] == (72, 900)
     two = machine_of(NVL72, None, 144)
     assert [row[:2] for row in at(two, 144)] == [(72, 900), (2, 50)]
-    assert [level.size for level in machine_of(NVL72, None, 128).levels] == [64, 128]
+    # sixty-four of the seventy-two chips make a group that stays in one rack; two such groups take two racks
+    assert [row[:2] for row in at(two, 64)] == [(64, 900)]
+    assert [row[:2] for row in at(two, 128)] == [(64, 900), (2, 50)]
 
 
 def test_mi300x_pairs_talk_at_their_share_of_the_mesh() -> None:
@@ -151,12 +161,15 @@ def test_tpu_v5p_cube_by_hand() -> None:
     assert (cube.levels[0].axes, cube.levels[0].wrap) == ((4, 4, 4), (True, True, True))
     # three rings of two 90 GB/s links each; half-way round a ring of four is two hops of 1 us
     assert at(cube, 64) == [(64, 540, pytest.approx(2e-6))]
-    assert at(cube, 16)[0][1] == 360
-    assert at(cube, 4)[0][1] == 180
-    assert at(cube, 4, stride=16)[0][1] == 180
-    assert at(cube, 2)[0][1] == 90
+    # within the cube: a plane of two rings, one ring, a ring of the outermost axis, two neighbours
+    assert at(cube, 16, ranks=64)[0][1] == 360
+    assert at(cube, 4, ranks=64)[0][1] == 180
+    assert at(cube, 4, stride=16, ranks=64)[0][1] == 180
+    assert at(cube, 2, ranks=64)[0][1] == 90
     # a group of every other chip of a ring shares its two links with the group between
-    assert at(cube, 2, stride=2)[0][1] == 90
+    assert at(cube, 2, stride=2, ranks=64)[0][1] == 90
+    # alone, sixteen chips are a slice of 2 x 2 x 4 without rings
+    assert at(cube, 16) == [(16, 270, pytest.approx(3e-6))]
     bisection = bisection_of(graph_of(V5P, None, 64))
     assert bisection == 2 * 16 * 90 * GB
     # n V/4 bytes cross the middle in an all-to-all of V bytes a chip
@@ -172,7 +185,7 @@ def test_slices_close_rings_only_on_whole_cubes_or_whole_axes() -> None:
     assert machine_of(V5E, None, 64).levels[0].wrap == (False, False)
     assert machine_of(V5E, None, 128).levels[0].wrap == (False, True)
     # Google lists 4608 chips of a TPU7x as 12 x 16 x 24
-    assert slice_dims(4608, (16, 24, 24), 4) == (12, 16, 24)
+    assert slice_of(4608, (16, 24, 24), 4) == ((12, 16, 24), (True, True, True))
 
 
 def test_corner_of_an_open_torus_has_one_link_an_axis() -> None:
@@ -222,12 +235,13 @@ def test_single_chip_has_a_scale_up_domain_of_one() -> None:
 def test_groups_that_straddle_are_counted_by_what_all_keep_whole() -> None:
     pod = machine_of(H100, None, 48)
     # 6 ranks from rank 6 lie 2 + 4 on two nodes of 8
-    assert [int(n) for n in pod.groups(6, 1).n] == [2, 3, 1]
-    assert [int(n) for n in machine_of(H100, None, 6).groups(6, 1).n] == [6, 1, 1]
+    assert [int(n) for n in pod.groups(6, 1, ranks=48).n] == [2, 3, 1]
+    assert [int(n) for n in pod.groups(6, 1).n] == [6, 1, 1]
 
 
 def test_fewer_ranks_than_the_machine_are_spread_evenly() -> None:
     racks = machine_of(NVL72, None, 720)
+    assert [int(n) for n in racks.groups(64, 1, ranks=720).n] == [8, 8, 1]
     assert [int(n) for n in racks.groups(64, 1, ranks=64).n] == [64, 1, 1]
     assert [int(n) for n in racks.groups(64, 1, ranks=128).n] == [64, 1, 1]
     assert [int(n) for n in racks.groups(2, 64, ranks=128).n] == [1, 2, 1]
