@@ -98,6 +98,8 @@ def plugged(trace: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     values = [value_text(item["value"], item["unit"]) for item in items]
     if node["formula"] == "sum":
         return " + ".join(values) or "0"
+    if "*" in node["formula"] or "/" in node["formula"]:
+        values = [f"({text})" if " " in text or "/" in text else text for text in values]
     by_symbol = {item["symbol"]: text for item, text in zip(items, values, strict=True)}
     return _WORD.sub(lambda match: by_symbol.get(match[0], match[0]), node["formula"])
 

@@ -6,11 +6,11 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Protocol
 
 from tokenmill import plan as p
 from tokenmill.candidates.columns import Column, WorkloadColumns
-from tokenmill.milp.solution import Running, RunStart, Solution
+from tokenmill.milp.solution import Running, RunStart, Solution, Termination
 from tokenmill.plan_pools import bottleneck_of, layout_of, predictions
 from tokenmill.plan_trace import plan_trace
 from tokenmill.problem import Objective, Problem
@@ -42,23 +42,35 @@ class Answer:
     pool_names: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
+class Prepared(Protocol):
+    """What stood before the programme: the searches (each with `columns`), the catalogue, what was left out."""
+
+    @property
+    def searched(self) -> Sequence[Any]: ...  # noqa: D102
+
+    @property
+    def catalog(self) -> Any: ...  # noqa: D102
+
+    @property
+    def notes(self) -> Sequence[Any]: ...  # noqa: D102
+
+
 def build_plan(
     problem: Problem,
-    columns: Sequence[WorkloadColumns],
     solution: Solution,
+    found: Prepared,
     evaluated: Iterable[Evaluated],
-    *,
-    resolved: Mapping[str, Any],
-    catalog_version: str = "",
-    alternatives: Sequence[p.Alternative] = (),
-    notes: Sequence[str] = (),
     seconds: float | None = None,
+    alternatives: Sequence[p.Alternative] = (),
 ) -> p.Plan:
     """Return the plan of a solved programme.
 
-    `evaluated`: one record a used column (and part of a used run). `resolved`: the problem with its defaults, as JSON
-    data. `seconds`: of the whole solve; absent: the programme's own.
+    `evaluated`: one record a used column (and part of a used run). `seconds`: of the whole solve; absent: the
+    programme's own.
     """
+    from tokenmill.reading import resolved
+
+    columns = [searched.columns for searched in found.searched]
     answer = _answer(problem, columns, solution, evaluated)
     workloads = {item.workload: _workload(answer, item) for item in columns}
     cost = _cost(answer)
@@ -77,13 +89,16 @@ def build_plan(
         infeasible=solution.infeasible,
         audit=_audit(solution),
         trace=plan_trace(solution, cost, workloads, _classes_by_pool(answer)),
-        problem=resolved,
-        catalog_version=catalog_version,
-        run=p.RunRecord(
-            ended.seconds if seconds is None else seconds, ended.limit, platform.node(), _versions(), problem.seed
-        ),
-        notes=tuple(notes),
+        problem=resolved(problem),
+        catalog_version=found.catalog.version,
+        run=_record(problem, ended, seconds),
+        notes=tuple(str(note) for note in found.notes),
     )
+
+
+def _record(problem: Problem, ended: Termination, seconds: float | None) -> p.RunRecord:
+    taken = ended.seconds if seconds is None else seconds
+    return p.RunRecord(taken, ended.limit, platform.node(), _versions(), problem.seed)
 
 
 def _answer(

@@ -35,11 +35,9 @@ def _cost_nodes(solution: Solution, cost: Cost) -> dict[str, Node]:
     if cost.total is None:
         return {}
     nodes: dict[str, Node] = {}
-    rent = _rent_rows(solution)
     inputs: list[str | Node] = []
     for kind, value in cost.by_kind.items():
-        rows = rent if kind == "rent" else []
-        if rows and abs(sum(item["value"] for item in rows) - value) <= CLOSE * max(1.0, abs(value)):
+        if kind == "rent" and (rows := _rent_rows(solution, value)):
             nodes[f"cost.{kind}"] = total(kind, "rent of what is used", "USD", rows, value)
             inputs.append(f"cost.{kind}")
         else:
@@ -52,24 +50,22 @@ def _cost_nodes(solution: Solution, cost: Cost) -> dict[str, Node]:
     return nodes
 
 
-def _rent_rows(solution: Solution) -> list[Node]:
-    rows = [
-        row(
-            _purchase_label(item),
-            item.cost,
-            "USD",
-            f"purchases[{at}].cost",
-            item.price_source,
-            "datasheet" if item.price_source else "input",
-        )
+def _rent_rows(solution: Solution, value: float) -> list[Node]:
+    """Return the rows (purchases, runs, or both) that add up to the rent; none where they do not."""
+    bought = [
+        row(_purchase_label(item), item.cost, "USD", f"purchases[{at}].cost", item.price_source, "datasheet")
         for at, item in enumerate(solution.purchases)
         if item.market in RENTED
     ]
-    paid_by_run = [] if rows else solution.runs
-    return rows + [
-        row(f"run of {run.workload}, {run.market}", run.cost, "USD", f"runs[{at}].cost")
-        for at, run in enumerate(paid_by_run)
+    runs = [
+        row(f"run of {run.workload}, {run.market}", run.cost, "USD", f"runs[{at}].cost", "", "datasheet")
+        for at, run in enumerate(solution.runs)
+        if run.market in RENTED
     ]
+    for rows in (bought, runs, bought + runs):
+        if rows and abs(sum(item["value"] for item in rows) - value) <= CLOSE * max(1.0, abs(value)):
+            return rows
+    return []
 
 
 def _purchase_label(item: Purchase) -> str:
