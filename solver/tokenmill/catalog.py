@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tokenmill import data
+from tokenmill.catalog_chips import own_chip, read_chip
 from tokenmill.catalog_entry import Entry, read_csv, read_toml
-from tokenmill.catalog_hardware import plainest_host, read_chip, read_system
 from tokenmill.catalog_prices import RENTAL, choose_price, prices_of, read_purchases, read_rentals
 from tokenmill.catalog_records import (
     MATURITY,
@@ -38,6 +38,7 @@ from tokenmill.catalog_records import (
     System,
 )
 from tokenmill.catalog_show import catalog_entry, catalog_table
+from tokenmill.catalog_systems import plainest_host, read_system
 from tokenmill.catalog_tables import (
     read_achieved,
     read_failures,
@@ -168,7 +169,7 @@ class Catalog:
         Its own measured maximum; else that of its nearest measured relative (`Chip.like`), then of another precision of
         either, then the median of all measured chips: never 1 for want of a measurement.
         """
-        lineage = self._lineage(chip_id)
+        lineage = self.lineage(chip_id)
         for chip in lineage:
             share = _share(chip, precision)
             if share is not None:
@@ -187,7 +188,7 @@ class Catalog:
 
         `operation`: all_gather, reduce_scatter, alltoall, all_reduce, pair_copy, scale_out_all_reduce.
         """
-        for chip in self._lineage(chip_id):
+        for chip in self.lineage(chip_id):
             for wanted in (operation, "all_gather", "all_reduce"):
                 for row in self.achieved:
                     if row.general and row.chip == chip.id and row.operation == wanted:
@@ -197,6 +198,20 @@ class Catalog:
                         )
         rows = [row.share for row in self.achieved if row.general and row.operation in (operation, "all_gather")]
         return Figure(median(rows), "1", f"median of measured {operation}", "guess")
+
+    def fabric_share(self, system_id: str) -> Figure:
+        """Return the share of its network rate that a system's collectives over several nodes reach [1]."""
+        rows = [row for row in self.achieved if row.general and row.operation == "scale_out_all_reduce"]
+        own = next((row for row in rows if row.chip == self.system(system_id).chip), None)
+        if own:
+            return Figure(own.share, "1", f"all-reduce over nodes of {own.chip}: {own.source}", own.evidence)
+        return Figure(median(row.share for row in rows), "1", "median of measured all-reduces over nodes", "guess")
+
+    def with_chips(self, stated: Mapping[str, Mapping[str, Any]]) -> Catalog:
+        """Return the catalogue with chips of a problem file: {name: {key of `own_chip`: SI value, like: name}}."""
+        idle = self.power["gpu-idle-power-fraction"].figure.value
+        own = [own_chip(name, fields, self.chips.get(name), idle) for name, fields in stated.items()]
+        return self.overlaid(chips=own)
 
     def overlaid(
         self, chips: Iterable[Chip] = (), systems: Iterable[System] = (), prices: Iterable[Price] = ()
@@ -218,7 +233,7 @@ class Catalog:
     def _host_watts(self) -> float:
         return self.power["h100-server-non-gpu-power"].figure.value / 8
 
-    def _lineage(self, chip_id: str) -> list[Chip]:
+    def lineage(self, chip_id: str) -> list[Chip]:
         """Return the chip and the relatives whose shares it takes, nearest first."""
         line = [self.chip(chip_id)]
         while (like := line[-1].like) and like in self.chips and self.chips[like] not in line:

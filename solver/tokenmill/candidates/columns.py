@@ -35,7 +35,7 @@ class Column:
 
     `key`: canonical text that orders columns. `chips`: catalogue chips of one replica or run. `footprint`: (system,
     chips) pairs it occupies, one but for runs of parts. `layout`: build axes by key. `power_idle`: W. `duration`: s of a run.
-    `produces`: units the run or a unit of demand yields, by name. `parts`: columns of the parts of a run.
+    `power_loaded`: W at full load (of a pool: at its hungriest operating point). `parts`: columns of the parts of a run.
     """
 
     key: str
@@ -48,6 +48,7 @@ class Column:
     layout: Mapping[str, Any]
     points: tuple[OperatingPoint, ...]
     power_idle: float
+    power_loaded: float = 0.0
     duration: float | None = None
     ends: Mapping[str, CouplingEnd] = field(default_factory=dict)
     parts: tuple[Column, ...] = ()

@@ -1,0 +1,190 @@
+"""The library's verbs: problem -> catalogue x topology -> candidates -> programme -> checked plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokenmill.errors import Mistake, ProblemError
+from tokenmill.problem import Problem, Workload
+
+if TYPE_CHECKING:
+    from tokenmill.candidates.search import Searched
+    from tokenmill.catalog import Catalog
+    from tokenmill.offers import Offer
+    from tokenmill.plan import Plan
+    from tokenmill_models.stage import StageModel
+
+
+def solve(
+    problem: Problem, *, time_limit: float | None = None, gap: float | None = None, catalog: Catalog | None = None
+) -> Plan:
+    """Return the plan for a problem: columns searched, programme solved and proven, answer audited and traced.
+
+    `time_limit` [s] and `gap` (relative) win over the problem's own. Infeasible and stopped by a limit are results.
+
+    Raises
+    ------
+    ProblemError
+        For what the problem asks and the product cannot do, in words.
+    AuditError
+        For a plan that fails its own re-check: a defect.
+    """
+    from tokenmill.milp.formulation import solve_programme
+    from tokenmill.plan_build import build_plan
+
+    start = time.perf_counter()
+    found = prepare(problem, catalog)
+    solution = solve_programme(
+        problem,
+        [searched.columns for searched in found.searched],
+        found.offers,
+        found.arcs,
+        demand=found.demand,
+        time_limit=time_limit if time_limit is not None else problem.time_limit,
+        gap=gap if gap is not None else problem.gap,
+    )
+    evaluated = evaluate_solution(found, solution)
+    return build_plan(problem, solution, found, evaluated, time.perf_counter() - start)
+
+
+def check(problem: Problem, *, catalog: Catalog | None = None) -> dict[str, Any]:
+    """Return what a problem asks for and what would be left out of it, without solving.
+
+    Raises
+    ------
+    ProblemError
+        For what the problem asks and the product cannot do, in words.
+    """
+    from tokenmill.offers import offers
+    from tokenmill.reading import unsupported
+
+    data = catalog_for(problem, catalog)
+    if mistakes := unsupported(problem):
+        raise ProblemError(mistakes)
+    had, notes = offers(problem, data)
+    return {
+        "workloads": {workload.name: workload.stage for workload in problem.workloads},
+        "offers": sorted({f"{offer.system} ({offer.market})" for offer in had}),
+        "notes": [str(note) for note in notes],
+        "defaulted": list(problem.defaulted),
+    }
+
+
+class Found:
+    """Everything between the problem and the programme: offers, arcs, demand, and each workload's search."""
+
+    def __init__(self, catalog: Catalog, offers: Sequence[Offer], notes: Sequence[Mistake]) -> None:
+        self.catalog = catalog
+        self.offers = list(offers)
+        self.notes = list(notes)
+        self.arcs: list[Any] = []
+        self.demand: dict[str, Any] = {}
+        self.searched: list[Searched] = []
+        self.stages: dict[str, StageModel] = {}
+
+
+def catalog_for(problem: Problem, catalog: Catalog | None) -> Catalog:
+    """Return the catalogue with the problem's own chips laid over it."""
+    from tokenmill.catalog import load_catalog
+    from tokenmill.custom import with_custom_chips
+
+    return with_custom_chips(catalog or load_catalog(), problem)
+
+
+def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
+    """Return offers, arcs, demand and pruned columns of a problem (everything before the programme)."""
+    from tokenmill.candidates.search import Ask, search
+    from tokenmill.imports.architecture import load_architecture
+    from tokenmill.offers import offers
+    from tokenmill.reading import unsupported
+    from tokenmill.topology import site_graph
+    from tokenmill_models.stage import stages
+
+    if mistakes := unsupported(problem):
+        raise ProblemError(mistakes)
+    data = catalog_for(problem, catalog)
+    found = Found(data, *offers(problem, data))
+    systems = tuple(data.system(name) for name in dict.fromkeys(offer.system for offer in found.offers))
+    network = data.network(problem.hardware.fabric) if problem.hardware.fabric else None
+    found.arcs = site_graph([s.name for s in problem.hardware.sites], systems, problem.hardware.wan, network).arcs()
+    for workload in problem.workloads:
+        stage = stages()[workload.stage]
+        model = load_architecture(workload.model, problem.base) if workload.model else None
+        ask = Ask(workload, stage, problem, data, model, systems, _power_matters(problem))
+        found.searched.append(search(ask))
+        found.stages[workload.name] = stage
+        if stage.demand is not None:
+            found.demand[workload.name] = demand_of(problem, workload, stage)
+    return found
+
+
+def _power_matters(problem: Problem) -> bool:
+    """Return whether anything that the programme reads depends on the watts that chips draw."""
+    hardware = problem.hardware
+    return (
+        "buy" in hardware.markets
+        or bool(hardware.owned)
+        or problem.limits.power is not None
+        or any(site.power != float("inf") or site.rack_power != float("inf") for site in hardware.sites)
+        or any(objective.minimise in ("power", "energy", "carbon") for objective in problem.objectives)
+    )
+
+
+def demand_of(problem: Problem, workload: Workload, stage: StageModel) -> np.ndarray[Any, Any]:
+    """Return the demand of a workload [units/s], (periods, slices): rate x growth, compounding, x (1 + head-room)."""
+    assert_demand = stage.demand
+    if assert_demand is None:
+        raise ProblemError([Mistake(f"workload.{workload.name}", "a run", "a stage with a demand")])
+    given = workload.values.get(assert_demand.rate)
+    if given is None:
+        raise ProblemError([Mistake(f"workload.{workload.name}.{assert_demand.rate}", "nothing", "a rate")])
+    table = assert_demand.rate.rpartition(".")[0]
+    defaults = {item.name: item.default for item in stage.inputs}
+
+    def factor(name: str) -> float:
+        key = f"{table}.{name}" if table else name
+        value = workload.values.get(key, defaults.get(key))
+        return float(value or 0.0)
+
+    slices = list(problem.horizon.slices)
+    rates = np.array([given[name] if isinstance(given, Mapping) else given for name in slices], float)
+    growth = (1 + factor("growth_per_period")) ** np.arange(problem.horizon.periods)
+    return growth[:, None] * rates[None, :] * (1 + factor("headroom"))
+
+
+def evaluate_solution(found: Found, solution: Any) -> list[Any]:
+    """Return every column of a solution evaluated in full, at the mean load of its busiest slice."""
+    from tokenmill.candidates.unfold import balanced, unfold
+
+    columns = {
+        column.key: (column, searched)
+        for searched in found.searched
+        for role in searched.columns.columns.values()
+        for column in role
+    }
+    done: dict[str, Any] = {}
+    busiest: dict[str, Any] = {}
+    for running in solution.running:
+        held = busiest.get(running.column)
+        if held is None or running.utilisation > held.utilisation:
+            busiest[running.column] = running
+    for key, running in busiest.items():
+        column, searched = columns[key]
+        rates: dict[int, float] = {}
+        for (index, _), rate in running.rates.items():
+            rates[index] = rates.get(index, 0.0) + rate
+        most = (
+            column.points[max(point for _, point in running.rates)].values
+            if running.rates
+            else column.points[-1].values
+        )
+        point = balanced(searched.contexts[key], column, rates, max(running.replicas, 1e-12), most)
+        done[key] = unfold(column, point, searched.contexts, searched.columns.classes)
+    for run in solution.runs:
+        column, searched = columns[run.column]
+        done[run.column] = unfold(column, {}, searched.contexts, searched.columns.classes)
+    return list(done.values())

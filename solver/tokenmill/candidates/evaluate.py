@@ -1,0 +1,210 @@
+"""Array evaluation of a role: axes laid down one after another, rules applied as soon as their symbols exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenmill.candidates.program import NOTHING, Needs, PlacedRule, Program, group_leaves
+from tokenmill.topology import Machine
+
+BLOCK = 1 << 14
+TOLERANCE = 1e-9
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Tally:
+    """Rows that each rule removed, and the nearest of them: (shortfall in the rule's unit, its axis values)."""
+
+    count: dict[str, int] = field(default_factory=dict)
+    nearest: dict[str, tuple[float, dict[str, float]]] = field(default_factory=dict)
+    evaluated: int = 0
+
+    def record(self, placed: PlacedRule, failed: NDArray[np.bool_], gap: Array, rows: Mapping[str, Array]) -> None:
+        """Count the failed rows of a rule and keep the one that misses it by least."""
+        number = int(failed.sum())
+        if not number:
+            return
+        name = placed.rule.name
+        self.count[name] = self.count.get(name, 0) + number
+        amounts = np.where(failed & np.isfinite(gap), gap, np.inf)
+        at = np.unravel_index(int(np.argmin(amounts)), amounts.shape)
+        least = float(amounts[at])
+        if least < self.nearest.get(name, (np.inf, {}))[0]:
+            values = {key: float(np.broadcast_to(value, amounts.shape)[at]) for key, value in rows.items()}
+            self.nearest[name] = (least, values)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays the same over one array search.
+
+    `scalars`: leaves by symbol name; `classes`: leaves by symbol name as arrays over request classes; `machine`:
+    levels of the machine in ranks; `link_share`: achieved share of the wire by level; `parts`: port leaves of parts
+    by symbol name, arrays over the part's rows; `ideal`: latencies are zero.
+    """
+
+    scalars: Mapping[str, float]
+    classes: Mapping[str, Array]
+    machine: Machine
+    link_share: Sequence[float]
+    parts: Mapping[str, Array] = field(default_factory=dict)
+    ideal: bool = False
+
+    @property
+    def class_count(self) -> int:
+        """Number of request classes (1 where there are none)."""
+        return max((array.size for array in self.classes.values()), default=1)
+
+
+def group_values(program: Program, names: Sequence[str], values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
+    """Return the leaves of the groups `names`, given the axis values; arrays of the shape that size and stride have."""
+    leaves: dict[str, Any] = {}
+    for name in names:
+        size, stride = program.compile(program.sizes[name])(values).values()
+        sizes, at_size = np.unique(np.asarray(size), return_inverse=True)
+        strides, at_stride = np.unique(np.asarray(stride), return_inverse=True)
+        table = setting.machine.groups(sizes[:, None].astype(np.int64), strides[None, :].astype(np.int64))
+        index: Any = np.broadcast_arrays(at_size.reshape(np.shape(size)), at_stride.reshape(np.shape(stride)))
+        for leaf, part, level in group_leaves(name):
+            leaves[leaf] = _group_field(table, part, level, setting, index)
+    return leaves
+
+
+def _group_field(table: Any, part: str, level: int, setting: Setting, index: Any) -> Any:
+    if part == "eta":
+        return setting.link_share[level]
+    if part == "reduces":
+        levels = setting.machine.levels
+        return float(level < len(levels) and levels[level].in_switch_reduction)
+    column = getattr(table, part)[level]
+    if part == "alpha" and setting.ideal:
+        return 0.0
+    if column.size == 1 or (column == column.flat[0]).all():
+        return float(column.flat[0])
+    return column[tuple(index)].astype(np.float64)
+
+
+def call(
+    program: Program, outputs: Sequence[Any], needs: Needs, axes: Mapping[str, Any], setting: Setting
+) -> list[Any]:
+    """Evaluate outputs at the axis values `axes` (by symbol name; parts by ``part:<name>`` as row indices)."""
+    values = dict(setting.scalars) | {name: value for name, value in axes.items() if ":" not in name}
+    for quantity in needs.parts:
+        part = (quantity.origin or "").split(".")[1]
+        values[quantity.symbol.name] = setting.parts[quantity.symbol.name][axes[f"part:{part}"].astype(np.int64)]
+    values |= setting.classes
+    values |= group_values(program, sorted(needs.groups), values, setting)
+    with np.errstate(all="ignore"):
+        return list(program.compile(outputs)(values).values())
+
+
+def _failures(placed: PlacedRule, left: Any, right: Any) -> tuple[NDArray[np.bool_], Array]:
+    """Return which rows miss a rule, and by how much (in its unit)."""
+    left, right = np.broadcast_arrays(np.asarray(left, float), np.asarray(right, float))
+    if placed.rule.kind == "divides":
+        ratio = right / left
+        gap = np.abs(ratio - np.round(ratio))
+        return ~((gap <= TOLERANCE) & (ratio > 0.5)), gap * left
+    if placed.rule.kind == "equal":
+        gap = np.abs(left - right)
+        return ~(gap <= TOLERANCE * np.maximum(1.0, np.abs(right))), gap
+    gap = left - right
+    return ~(gap <= TOLERANCE * np.abs(right)), gap
+
+
+def apply_rules(
+    program: Program,
+    rules: Sequence[PlacedRule],
+    axes: dict[str, Any],
+    setting: Setting,
+    tally: Tally,
+    shape: tuple[int, ...],
+    outputs: Sequence[Any] = (),
+) -> tuple[NDArray[np.bool_], list[Any]]:
+    """Return which cells of `shape` pass every rule, and the outputs; a failure counts under the first rule it misses."""
+    keep = np.ones(shape, bool)
+    sides = [side for placed in rules for side in (placed.left, placed.right)]
+    if not sides and not outputs:
+        return keep, []
+    needs = program.needs(outputs) if outputs else NOTHING
+    results = call(program, [*sides, *outputs], needs.union(*(placed.needs for placed in rules)), axes, setting)
+    with np.errstate(all="ignore"):
+        for placed, left, right in zip(rules, results[: len(sides) : 2], results[1 : len(sides) : 2], strict=True):
+            failed, gap = _failures(placed, left, right)
+            failed = np.broadcast_to(failed, shape) & keep
+            tally.record(placed, failed, np.broadcast_to(gap, shape), axes)
+            keep &= ~failed
+    return keep, results[len(sides) :]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Evaluated cells: axis values by symbol name (shapes (n, 1, 1) and (1, k, 1)), which pass (n, k, b), outputs."""
+
+    axes: Mapping[str, Any]
+    keep: NDArray[np.bool_]
+    outputs: Mapping[str, Array]
+
+
+def blocks(
+    program: Program,
+    grids: Mapping[str, Array],
+    setting: Setting,
+    outputs: Mapping[str, Any],
+    absent: frozenset[str],
+    tally: Tally,
+) -> Iterator[Block]:
+    """Lay the axes down in order, cut by the rules, and yield evaluated blocks.
+
+    `grids`: values by dimension name; `outputs`: name to symbol; `absent`: names of leaves that are not given.
+    """
+
+    def active(rules: Sequence[PlacedRule]) -> list[PlacedRule]:
+        return [r for r in rules if not any(q.symbol.name in absent for q in (*r.needs.scalars, *r.needs.classes))]
+
+    keep, _ = apply_rules(program, active(program.before), {}, setting, tally, ())
+    if not keep.all():
+        return
+    axes: dict[str, Array] = {}
+    for step in program.steps[:-1]:
+        axes = _product(axes, step.carried, grids[step.name])
+        count = next(iter(axes.values())).size
+        keep, _ = apply_rules(program, active(step.rules), axes, setting, tally, (count,))
+        axes = {name: value[keep] for name, value in axes.items()}
+        if not keep.any():
+            return
+    yield from _last(program, axes, grids, setting, outputs, active, tally)
+
+
+def _product(axes: dict[str, Array], name: str, values: Array) -> dict[str, Array]:
+    rows = next(iter(axes.values())).size if axes else 1
+    wider = {key: np.repeat(array, values.size) for key, array in axes.items()}
+    return wider | {name: np.tile(values, rows)}
+
+
+def _last(
+    program: Program, parents: dict[str, Array], grids: Mapping[str, Array], setting: Setting,
+    outputs: Mapping[str, Any], active: Any, tally: Tally,
+) -> Iterator[Block]:  # fmt: skip
+    step = program.steps[-1]
+    values = grids[step.name]
+    rules = active(step.rules)
+    wanted = list(outputs.values())
+    rows = next(iter(parents.values())).size if parents else 1
+    span = max(1, BLOCK // max(1, values.size * setting.class_count))
+    for start in range(0, rows, span):
+        axes: dict[str, Any] = {name: array[start : start + span, None, None] for name, array in parents.items()}
+        axes[step.carried] = values[None, :, None]
+        shape = (min(span, rows - start), values.size, setting.class_count)
+        keep, results = apply_rules(program, rules, axes, setting, tally, shape, wanted)
+        tally.evaluated += keep.size
+        if keep.any():
+            arrays = (np.broadcast_to(np.asarray(value, float), shape) for value in results)
+            yield Block(axes, keep, dict(zip(outputs, arrays, strict=True)))

@@ -1,0 +1,138 @@
+"""A role prepared for the array search: which rule applies after which axis, and the compiled functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tokenmill_models.collectives import LEVELS
+from tokenmill_models.compile import Compiled, compile_graph
+from tokenmill_models.formula import Graph, alias
+from tokenmill_models.stage import Axis, Role, Rule
+from tokenmill_models.symbols import Quantity, quantity
+
+GROUP_FIELDS = ("n", "beta", "eta", "alpha", "reduces", "pair", "exchange")
+PART = "part:"
+ONLY = "only"  # the one dimension, of one row, of a role that has no numeric choice
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What symbols depend on: numeric axes (and parts, as ``part:<name>``), groups, request classes, other leaves."""
+
+    axes: frozenset[str]
+    groups: frozenset[str]
+    classes: tuple[Quantity, ...]
+    parts: tuple[Quantity, ...]
+    scalars: tuple[Quantity, ...]
+
+    def union(self, *others: Needs) -> Needs:
+        """Return what these and the others depend on together."""
+        every = (self, *others)
+        return Needs(
+            frozenset().union(*(n.axes for n in every)),
+            frozenset().union(*(n.groups for n in every)),
+            *(
+                tuple(dict.fromkeys(q for n in every for q in getattr(n, kind)))
+                for kind in ("classes", "parts", "scalars")
+            ),
+        )
+
+
+NOTHING = Needs(frozenset(), frozenset(), (), (), ())
+
+
+@dataclass(frozen=True)
+class PlacedRule:
+    """A rule with the symbols that carry its two sides in the search graph."""
+
+    rule: Rule
+    left: Any
+    right: Any
+    needs: Needs
+
+
+@dataclass(frozen=True)
+class Step:
+    """One dimension of the search (a numeric axis, or the choice of a part), and the rules that apply after it."""
+
+    name: str
+    axis: Axis | None
+    rules: tuple[PlacedRule, ...]
+
+    @property
+    def carried(self) -> str:
+        """The name under which blocks carry its values: the axis symbol's, or ``part:<name>``."""
+        return self.name if self.axis is None or self.axis.symbol is None else str(self.axis.symbol.name)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A role as the search runs it: word axes outside, then `steps` in order, the last an array dimension of its own."""
+
+    role: Role
+    graph: Graph
+    words: tuple[Axis, ...]
+    before: tuple[PlacedRule, ...]
+    steps: tuple[Step, ...]
+    sizes: dict[str, tuple[Any, Any]]
+    compiled: dict[tuple[Any, ...], Compiled] = field(default_factory=dict)
+
+    def compile(self, outputs: Iterable[Any]) -> Compiled:
+        """Return the numpy function of the outputs, compiled once."""
+        wanted = tuple(outputs)
+        if wanted not in self.compiled:
+            self.compiled[wanted] = compile_graph(self.graph, wanted)
+        return self.compiled[wanted]
+
+    def needs(self, outputs: Iterable[Any]) -> Needs:
+        """Return what the outputs depend on."""
+        return _needs(self.graph, self.sizes, {a.symbol: a.name for a in self.role.axes if a.codes is None}, outputs)
+
+
+def prepare(role: Role) -> Program:
+    """Place every rule of a role after the first dimension at which all its symbols exist."""
+    graph = Graph(dict(role.graph.formulas))
+    words = tuple(axis for axis in role.axes if axis.codes is not None or axis.symbol is None)
+    numeric = [axis for axis in role.axes if axis not in words]
+    sizes = {
+        group.name: (
+            alias(graph, f"size_of_{group.name}", "members of the group", group.size),
+            alias(graph, f"stride_of_{group.name}", "distance of its members in the numbering", group.stride),
+        )
+        for group in role.groups
+    }
+    dimensions: list[tuple[str, Axis | None]] = [(f"{PART}{name}", None) for name in role.parts]
+    dimensions += [(axis.name, axis) for axis in numeric]
+    dimensions = dimensions or [(ONLY, None)]
+    order = {name: position + 1 for position, (name, _) in enumerate(dimensions)}
+    symbols = {axis.symbol: axis.name for axis in numeric}
+    placed: list[list[PlacedRule]] = [[] for _ in range(len(dimensions) + 1)]
+    for index, rule in enumerate(role.rules):
+        left = alias(graph, f"left_of_rule_{index}", rule.doc, rule.left)
+        right = alias(graph, f"right_of_rule_{index}", rule.doc, rule.right)
+        needs = _needs(graph, sizes, symbols, (left, right))
+        at = len(dimensions) if needs.classes else max((order[axis] for axis in needs.axes), default=0)
+        placed[at].append(PlacedRule(rule, left, right, needs))
+    steps = tuple(Step(name, axis, tuple(rules)) for (name, axis), rules in zip(dimensions, placed[1:], strict=True))
+    return Program(role, graph, words, tuple(placed[0]), steps, sizes)
+
+
+def group_leaves(group: str) -> list[tuple[str, str, int]]:
+    """Return (symbol name, field, level) of every leaf that the topology provides for a group."""
+    return [(f"{field}_{group}{level}", field, level) for field in GROUP_FIELDS for level in range(LEVELS)]
+
+
+def _needs(graph: Graph, sizes: dict[str, tuple[Any, Any]], axes: dict[Any, str], outputs: Iterable[Any]) -> Needs:
+    _, leaves = graph.needs(outputs)
+    found: dict[str, list[Quantity]] = {"axis": [], "group": [], "request": [], "part": [], "": []}
+    for leaf in leaves:
+        known = quantity(leaf)
+        prefix = "axis" if leaf in axes else (known.origin or "").partition(".")[0]
+        found[prefix if prefix in found and not (prefix == "axis" and leaf not in axes) else ""].append(known)
+    groups = frozenset((q.origin or "").split(".")[1] for q in found["group"])
+    named = {axes[q.symbol] for q in found["axis"]} | {PART + (q.origin or "").split(".")[1] for q in found["part"]}
+    inner = [_needs(graph, sizes, axes, sizes[name]) for name in sorted(groups)]
+    own = Needs(frozenset(named), groups, tuple(found["request"]), tuple(found["part"]), tuple(found[""]))
+    return own.union(*inner)

@@ -1,0 +1,279 @@
+"""From a workload to its columns: every role, system and word, searched, pruned, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tokenmill.candidates.bind import Binder, Leaf
+from tokenmill.candidates.choices import held_values, numeric_values, word_combinations
+from tokenmill.candidates.columns import Column, CouplingUse, Dropped, WorkloadColumns
+from tokenmill.candidates.evaluate import Setting, Tally, blocks
+from tokenmill.candidates.gather import Gathered, columns_of, gather
+from tokenmill.candidates.program import ONLY, PART, Needs, Program, prepare
+from tokenmill.catalog import Catalog, System
+from tokenmill.custom import with_fields
+from tokenmill.errors import CatalogError
+from tokenmill.problem import Problem, Workload
+from tokenmill.topology import Machine, machine_of
+from tokenmill_models.stage import Role, Route, StageModel
+
+CHIPS, SYSTEM = "layout.chips", "layout.system"
+MOST_CHIPS = 1 << 17
+"""Chips of the largest machine that is laid out where nothing limits it."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a column was evaluated in: enough to evaluate any definition of its role again, with provenance."""
+
+    program: Program
+    binder: Binder
+    setting: Setting
+    leaves: Mapping[str, Leaf]
+    classes: Mapping[str, tuple[Leaf, ...]]
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Columns of one workload, the context of each by its key, and systems that could not be evaluated, with why."""
+
+    columns: WorkloadColumns
+    contexts: Mapping[str, Context]
+    left_out: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A workload with all that its search reads. `power_matters`: the programme reads power (limits, own electricity)."""
+
+    workload: Workload
+    stage: StageModel
+    problem: Problem
+    catalog: Catalog
+    architecture: Any
+    systems: tuple[System, ...]
+    power_matters: bool = False
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """Defaults of the stage's inputs by dotted name (of a record: without the list's name)."""
+        return {i.name.rpartition("[].")[2]: i.default for i in self.stage.inputs if i.default is not None}
+
+    @cached_property
+    def roles(self) -> dict[str, Role]:
+        """The stage's roles for this model, by name."""
+        return {role.name: role for role in self.stage.roles(self.architecture)}
+
+
+def search(ask: Ask) -> Searched:
+    """Search every role that an offered route passes; return pruned columns, and a reason for every dropped row."""
+    routes = tuple(route for route in ask.stage.routes if _offered(route, ask.workload))
+    names = dict.fromkeys(name for route in routes for name in route.roles) or dict.fromkeys(ask.roles)
+    contexts: dict[str, Context] = {}
+    left_out: dict[str, str] = {}
+    columns: dict[str, tuple[Column, ...]] = {}
+    dropped: list[Dropped] = []
+    evaluated = 0
+    for name in names:
+        gathered, tallies = _search_role(ask, ask.roles[name], left_out)
+        made = columns_of(ask.workload.name, ask.roles[name], gathered, ask.stage.couplings, ask.power_matters)
+        for _, found in made:
+            contexts |= found
+        columns[name] = tuple(column for column, _ in made)
+        dropped += _dropped(ask, ask.roles[name], tallies)
+        evaluated += sum(tally.evaluated for _, tally in tallies)
+    found = WorkloadColumns(
+        workload=ask.workload.name,
+        stage=ask.stage.name,
+        kind="run" if ask.stage.demand is None else "pool",
+        columns=columns,
+        routes=tuple(route.roles for route in routes) or tuple((name,) for name in names),
+        couplings=_couplings(ask, columns),
+        classes=tuple(c.name for c in ask.workload.classes) or ("all",),
+        shares=tuple(c.share for c in ask.workload.classes) or (1.0,),
+        counts=_counts(ask, contexts),
+        dropped=tuple(dropped),
+        evaluated=evaluated,
+        cut=sum(row.count for row in dropped),
+    )
+    return Searched(found, contexts, left_out)
+
+
+def _offered(route: Route, workload: Workload) -> bool:
+    """Return whether the file's words, or the defaults in `when`, offer a route."""
+    for key, words in route.when.items():
+        given = workload.held.get(key)
+        if given is None and workload.values.get(key) is not None:
+            given = (workload.values[key],)
+        if given is not None and not set(given) & set(words):
+            return False
+    return True
+
+
+def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[Gathered], list[tuple[str, Tally]]]:
+    program = prepare(role)
+    parts = {name: _search_role(ask, part, left_out) for name, part in role.parts.items()}
+    gathered: list[Gathered] = []
+    tallies: list[tuple[str, Tally]] = [entry for _, inner in parts.values() for entry in inner]
+    systems = _allowed(ask, role) if not role.parts else _allowed(ask, role)[:1]
+    for system in systems:
+        tally = Tally()
+        tallies.append((system.id, tally))
+        try:
+            for context, grids in _settings(ask, role, program, system):
+                part_rows = {name: rows for name, (rows, _) in parts.items()}
+                gathered += _gather(ask, context, grids, part_rows, tally)
+        except CatalogError as error:
+            left_out[system.id] = str(error)
+    return gathered, tallies
+
+
+def _allowed(ask: Ask, role: Role) -> tuple[System, ...]:
+    held = held_values(ask.workload, role.name, SYSTEM)
+    return ask.systems if held is None else tuple(system for system in ask.systems if system.id in held)
+
+
+def _settings(ask: Ask, role: Role, program: Program, system: System) -> Iterator[tuple[Context, dict[str, Any]]]:
+    """Yield the context and the grids of every combination of words and held chips on a system."""
+    chip = ask.catalog.chip(system.chip)
+    if given := ask.problem.assume.chip.get(chip.id):
+        chip = with_fields(chip, given)
+    needs = program.needs(role.ports.values()).union(*(r.needs for r in _rules(program)), program.needs(role.prefer))
+    chips = held_values(ask.workload, role.name, CHIPS) or (None,)
+    for words, count in product(word_combinations(role, ask.workload, ask.architecture, ask.catalog, chip), chips):
+        binder = Binder(
+            ask.workload, ask.problem.assume, ask.catalog, ask.architecture, system, chip, words,
+            {} if count is None else {CHIPS: count}, ask.defaults,
+        )  # fmt: skip
+        leaves = {q.symbol.name: binder.leaf(q) for q in needs.scalars if not (q.origin or "").startswith("axis.")}
+        for axis in program.words:
+            for symbol, number in (axis.codes or {}).get(words[axis.name], {}).items():
+                leaves[symbol.name] = Leaf(float(number), f"{axis.key} = {words[axis.name]}", "input")
+        classes = {q.symbol.name: tuple(binder.classes(q)) for q in needs.classes}
+        setting = _setting(ask, system, chip, leaves, classes, int(count or 0))
+        context = Context(program, binder, setting, leaves, classes)
+        yield context, _grids(program, role, ask.workload, setting.scalars)
+
+
+def _rules(program: Program) -> Iterable[Any]:
+    return (*program.before, *(rule for step in program.steps for rule in step.rules))
+
+
+def _setting(
+    ask: Ask, system: System, chip: Any, leaves: Mapping[str, Leaf], classes: Mapping[str, tuple[Leaf, ...]], chips: int
+) -> Setting:
+    fabric = ask.catalog.network(ask.problem.hardware.fabric) if ask.problem.hardware.fabric else None
+    machine = _machine(system, fabric, max(chips, ask.problem.limits.chips or MOST_CHIPS, system.chips))
+    ideal = ask.problem.assume.efficiency == "ideal"
+    inner, outer = (ask.catalog.link_share(chip.id, kind).value for kind in ("all_gather", "scale_out_all_reduce"))
+    return Setting(
+        scalars={name: leaf.value for name, leaf in leaves.items() if leaf.value is not None},
+        classes={
+            name: np.array([leaf.value for leaf in values], float)
+            for name, values in classes.items()
+            if all(leaf.value is not None for leaf in values)
+        },
+        machine=machine.split(chip.ranks),
+        link_share=(1.0, 1.0, 1.0) if ideal else (inner, outer, outer),
+        ideal=ideal,
+    )
+
+
+def _machine(system: System, fabric: Any, chips: int) -> Machine:
+    """Return the machine of so many chips, or of one system where nothing would join more."""
+    try:
+        return machine_of(system, fabric, chips)
+    except CatalogError:
+        return machine_of(system, fabric, system.chips)
+
+
+def _grids(program: Program, role: Role, workload: Workload, scalars: Mapping[str, float]) -> dict[str, Any]:
+    grids: dict[str, Any] = {ONLY: np.zeros(1)}
+    for step in program.steps:
+        if step.axis is not None:
+            grids[step.name] = numeric_values(step.axis, role.name, workload, scalars)[0]
+    return grids
+
+
+def _gather(
+    ask: Ask, context: Context, grids: dict[str, Any], parts: Mapping[str, list[Gathered]], tally: Tally
+) -> Iterator[Gathered]:
+    role = context.program.role
+    absent = frozenset(name for name, leaf in context.leaves.items() if leaf.value is None) | frozenset(
+        name for name, values in context.classes.items() if any(leaf.value is None for leaf in values)
+    )
+    for name, rows in parts.items():
+        grids[f"{PART}{name}"] = np.arange(float(sum(part.rows for part in rows)))
+    setting = replace(context.setting, parts=_part_leaves(context.program, parts))
+    context = replace(context, setting=setting)
+    found = blocks(context.program, grids, setting, role.ports, absent, tally)
+    rows = gather(context, context.program, found, ask.power_matters, parts)
+    if rows is not None:
+        yield rows
+
+
+def _part_leaves(program: Program, parts: Mapping[str, list[Gathered]]) -> dict[str, Any]:
+    """Return the port arrays of the parts' rows by the name of the leaf that reads them."""
+    needs: Needs = program.needs([*program.role.ports.values(), *program.role.figures.values()])
+    leaves: dict[str, Any] = {}
+    for quantity in needs.parts:
+        _, part, port = (quantity.origin or "").split(".")
+        leaves[quantity.symbol.name] = np.concatenate([rows.port(port) for rows in parts[part]] or [np.empty(0)])
+    return leaves
+
+
+def _couplings(ask: Ask, columns: Mapping[str, Sequence[Column]]) -> tuple[CouplingUse, ...]:
+    uses = []
+    for index, coupling in enumerate(ask.stage.couplings):
+        if coupling.source in columns and coupling.target in columns:
+            total = None
+            if coupling.budget is not None:
+                from tokenmill_models.symbols import quantity
+
+                given = (quantity(coupling.budget[2]).origin or "").partition(".")[2]
+                total = ask.workload.values.get(given, ask.defaults.get(given))
+            name = f"{coupling.kind}{index}"
+            uses.append(CouplingUse(name, coupling.source, coupling.target, coupling.kind, total))
+    return tuple(uses)
+
+
+def _counts(ask: Ask, contexts: Mapping[str, Context]) -> dict[str, tuple[float, ...]]:
+    """Return units per unit of demand by class (or per run) of every yield, from any one context."""
+    context = next(iter(contexts.values()), None)
+    counts: dict[str, tuple[float, ...]] = {}
+    if context is None:
+        return counts
+    for objective, kinds in ask.stage.yields.items():
+        for kind, symbol in kinds.items():
+            program = context.program
+            needs = program.needs([symbol])
+            values = {q.symbol.name: context.binder.leaf(q).value for q in needs.scalars}
+            arrays = {
+                q.symbol.name: np.array([leaf.value for leaf in context.binder.classes(q)], float)
+                for q in needs.classes
+            }
+            (result,) = program.compile([symbol])(values | arrays).values()
+            width = max(1, len(ask.workload.classes))
+            counts[f"{objective}.{kind}"] = tuple(
+                float(x) for x in np.broadcast_to(np.asarray(result, float), (width,))
+            )
+    return counts
+
+
+def _dropped(ask: Ask, role: Role, tallies: list[tuple[str, Tally]]) -> Iterator[Dropped]:
+    rules = {rule.name: rule for rule in role.rules}
+    for part in role.parts.values():
+        rules |= {rule.name: rule for rule in part.rules}
+    for system, tally in tallies:
+        for name, count in tally.count.items():
+            rule = rules[name]
+            shortfall, nearest = tally.nearest.get(name, (None, {}))
+            yield Dropped(
+                ask.workload.name, role.name, system, name, rule.kind, count, shortfall, rule.unit, rule.cure, nearest
+            )

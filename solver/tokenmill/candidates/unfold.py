@@ -1,0 +1,141 @@
+"""A chosen column evaluated definition by definition: every figure with its formula, inputs and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tokenmill.candidates.columns import Column
+from tokenmill.candidates.evaluate import group_values
+from tokenmill.candidates.program import Program
+from tokenmill.candidates.search import Context
+from tokenmill.trace import ClassFigures, Evaluated, Node, trace_of
+from tokenmill_models.compile import walk
+
+STRENGTH = ("guess", "claim", "datasheet", "calibrated", "measured")
+"""Evidence from the weakest to the strongest; a figure is as good as the weakest leaf it needs."""
+
+
+def unfold(
+    column: Column, operating: Mapping[str, Any], contexts: Mapping[str, Context], classes: Sequence[str]
+) -> Evaluated:
+    """Return the figures of a column at an operating point, for every request class, each with its trace."""
+    context = contexts[column.key]
+    return Evaluated(
+        workload=column.workload,
+        role=column.role,
+        column=column.key,
+        classes={name: _figures(column, operating, contexts, index) for index, name in enumerate(classes)},
+        operating=operating,
+        resources=_resources(context, leaf_values(context, column, operating, 0)),
+    )
+
+
+def leaf_values(context: Context, column: Column, operating: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """Return the values of all leaves but those of parts, by symbol name, for request class `index`."""
+    layout = dict(column.layout) | dict(operating)
+    values: dict[str, Any] = {n: leaf.value for n, leaf in context.leaves.items() if leaf.value is not None}
+    values |= {n: leaves[index].value for n, leaves in context.classes.items() if leaves[index].value is not None}
+    for axis in context.program.role.axes:
+        if axis.symbol is not None and axis.codes is None:
+            values[axis.symbol.name] = layout[axis.key]
+    values |= group_values(context.program, sorted(context.program.sizes), values, context.setting)
+    return values
+
+
+def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str, Context], index: int) -> ClassFigures:
+    context = contexts[column.key]
+    role = context.program.role
+    values = leaf_values(context, column, operating, index)
+    nested: dict[str, Node] = {}
+    renamed: dict[str, str] = {}
+    for part, inner in zip(role.parts, column.parts, strict=True):
+        found = _figures(inner, {}, contexts, index)
+        nested |= {f"{part}.{name}": _moved(node, part) for name, node in found.trace.items()}
+        for quantity in context.program.needs([*role.ports.values(), *role.figures.values()]).parts:
+            _, of, port = (quantity.origin or "").split(".")
+            if of == part:
+                values[quantity.symbol.name] = found.trace[port]["value"]
+                renamed[quantity.symbol.name] = f"{part}.{port}"
+    wanted = {
+        **role.figures,
+        **{f"port.{n}": s for n, s in role.ports.items()},
+        **{f"share.{n}": s for n, s in role.shares.items()},
+    }
+    wanted = {name: symbol for name, symbol in wanted.items() if _given(context.program, symbol, values)}
+    walked = walk(context.program.graph, wanted.values(), values)
+    leaves = dict(context.leaves) | {name: found[index] for name, found in context.classes.items()}
+    nodes = trace_of(context.program.graph, wanted, walked, leaves)
+    for node in nodes.values():
+        node["inputs"] = [_linked(item, renamed) for item in node["inputs"]]
+    nodes |= {name: nodes[f"port.{name}"] for name in role.ports if f"port.{name}" in nodes and name not in nodes}
+    return ClassFigures(
+        figures={name: float(walked[symbol.name]) for name, symbol in role.figures.items() if name in wanted},
+        shares={name: float(walked[symbol.name]) for name, symbol in role.shares.items() if f"share.{name}" in wanted},
+        evidence={name: _evidence(context, symbol) for name, symbol in role.figures.items() if name in wanted},
+        trace=nodes | nested,
+    )
+
+
+def _given(program: Program, symbol: Any, values: Mapping[str, Any]) -> bool:
+    """Return whether every leaf of a figure is there (a figure of an absent input does not apply)."""
+    _, leaves = program.graph.needs([symbol])
+    return all(leaf.name in values for leaf in leaves)
+
+
+def _moved(node: Node, part: str) -> Node:
+    return {**node, "inputs": [f"{part}.{item}" if isinstance(item, str) else item for item in node["inputs"]]}
+
+
+def _linked(item: Any, renamed: Mapping[str, str]) -> Any:
+    return renamed.get(item["symbol"], item) if isinstance(item, dict) else item
+
+
+def _evidence(context: Context, symbol: Any) -> str:
+    needs = context.program.needs([symbol])
+    words = [context.leaves[q.symbol.name].evidence for q in needs.scalars if q.symbol.name in context.leaves]
+    known = [STRENGTH.index(word) for word in words if word in STRENGTH]
+    return STRENGTH[min(known)] if known else "datasheet"
+
+
+def _resources(context: Context, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the exchanges that leave the scale-up domain: they use scale_out."""
+    return {
+        name: "scale_out"
+        for name in context.program.sizes
+        if any(float(np.max(values[f"n_{name}{level}"])) > 1 for level in (1, 2))
+    }
+
+
+def balanced(
+    context: Context, column: Column, rates: Mapping[int, float], replicas: float, most: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the operating point at which replicas just carry their load: the mean they run at, not the most they could.
+
+    `rates`: units/s over all replicas by class index; `most`: the operating point that the programme allows.
+    """
+    axis = next((axis for axis in context.program.role.axes if axis.operate), None)
+    if axis is None or not rates:
+        return dict(most)
+    port = context.program.role.ports["rate"]
+    if axis.name not in context.program.needs([port]).axes:
+        return dict(most)
+    function = context.program.compile([port])
+
+    def load(level: float) -> float:
+        total = 0.0
+        for index, rate in rates.items():
+            values = leaf_values(context, column, {axis.key: level}, index)
+            total += rate / float(next(iter(function({**values}).values())))
+        return total / replicas
+
+    high = float(most[axis.key])
+    low = min(float(min(axis.values or (1.0,))), high)
+    if load(high) > 1.0 or load(low) <= 1.0:
+        return {axis.key: high if load(high) > 1.0 else low}
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if load(middle) > 1.0 else (low, middle)
+    return {axis.key: high}
