@@ -210,7 +210,10 @@ class Catalog:
     def with_chips(self, stated: Mapping[str, Mapping[str, Any]]) -> Catalog:
         """Return the catalogue with chips of a problem file: {name: {key of `own_chip`: SI value, like: name}}."""
         idle = self.power["gpu-idle-power-fraction"].figure.value
-        own = [own_chip(name, fields, self.chips.get(name), idle) for name, fields in stated.items()]
+        own = [
+            own_chip(name, fields, self.chips.get(name), self.chips.get(fields.get("like") or ""), idle)
+            for name, fields in stated.items()
+        ]
         return self.overlaid(chips=own)
 
     def overlaid(

@@ -125,8 +125,6 @@ class System:
     scale_up_domain: int
     topology: str
     torus_dims: tuple[int, ...]
-    torus_cube: int | None
-    links_per_chip: int | None
     link_bandwidth: float
     scale_up: float
     scale_up_pair: float
@@ -136,23 +134,30 @@ class System:
     scale_out_name: str
     power: float
     host_power: float
-    host_cpu: str
-    host_cores: int | None
-    host_vcpus: int | None
-    host_ram: float | None
-    host_nvme: float | None
-    racks: int | None
-    cooling: str | None
-    list_price: float | None
     rent_by_chip: bool
-    provider: str | None
     figures: Mapping[str, Figure]
     source: str
     checked: bool
+    torus_cube: int | None = None
+    links_per_chip: int | None = None
+    host_cpu: str = ""
+    host_cores: int | None = None
+    host_vcpus: int | None = None
+    host_ram: float | None = None
+    host_nvme: float | None = None
+    racks: int | None = None
+    cooling: str | None = None
+    list_price: float | None = None
+    provider: str | None = None
     notes: str = ""
     status: str = "shipping"
     origin: str = "catalogue"
     built: bool = False
+
+    @property
+    def rack_power(self) -> float:
+        """W that one rack must bear for it: of its racks where their number is known, else of one node."""
+        return self.power / (self.racks or self.nodes)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from tokenmill.catalog_chips import GB, Cite, Provenance
 from tokenmill.catalog_entry import Entry, read_csv
-from tokenmill.catalog_hardware import GB, Provenance
 from tokenmill.catalog_records import (
     EVIDENCE,
     PRECISIONS,
@@ -30,8 +30,6 @@ MICRO = 1e-6
 KWH = 3.6e6
 MONTH = 365 * 86400 / 12
 """Seconds of a month: a twelfth of a year of 365 days."""
-
-Cite = Callable[[str, tuple[str, ...]], str]
 
 UNITS: Mapping[str, tuple[float, str]] = {
     "GB/s": (1e9, "B/s"),
