@@ -136,13 +136,13 @@ def _power_matters(problem: Problem) -> bool:
 
 def demand_of(problem: Problem, workload: Workload, stage: StageModel) -> np.ndarray[Any, Any]:
     """Return the demand of a workload [units/s], (periods, slices): rate x growth, compounding, x (1 + head-room)."""
-    assert_demand = stage.demand
-    if assert_demand is None:
+    stated = stage.demand
+    if stated is None:
         raise ProblemError([Mistake(f"workload.{workload.name}", "a run", "a stage with a demand")])
-    given = workload.values.get(assert_demand.rate)
+    given = workload.values.get(stated.rate)
     if given is None:
-        raise ProblemError([Mistake(f"workload.{workload.name}.{assert_demand.rate}", "nothing", "a rate")])
-    table = assert_demand.rate.rpartition(".")[0]
+        raise ProblemError([Mistake(f"workload.{workload.name}.{stated.rate}", "nothing", "a rate")])
+    table = stated.rate.rpartition(".")[0]
     defaults = {item.name: item.default for item in stage.inputs}
 
     def factor(name: str) -> float:
@@ -153,7 +153,7 @@ def demand_of(problem: Problem, workload: Workload, stage: StageModel) -> np.nda
     slices = list(problem.horizon.slices)
     rates = np.array([given[name] if isinstance(given, Mapping) else given for name in slices], float)
     growth = (1 + factor("growth_per_period")) ** np.arange(problem.horizon.periods)
-    return growth[:, None] * rates[None, :] * (1 + factor("headroom"))
+    return np.asarray(growth[:, None] * rates[None, :] * (1 + factor("headroom")))
 
 
 def evaluate_solution(found: Found, solution: Any) -> list[Any]:

@@ -47,8 +47,29 @@ class Gathered:
         return Gathered(self.context, axes, self.points, {n: v[index] for n, v in self.ports.items()}, self.parts)
 
 
+@dataclass(frozen=True)
+class Read:
+    """What the programme reads of a role's rows beside ranks and rate: power or not, and the ports of couplings."""
+
+    power: bool
+    ports: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, role: Role, couplings: Sequence[Coupling], power: bool) -> Read:
+        """Return what is read of a role in these couplings."""
+        names = [c.per_unit for c in couplings if c.source == role.name]
+        for coupling in couplings:
+            if coupling.budget is not None:
+                names += [
+                    p
+                    for r, p in zip((coupling.source, coupling.target), coupling.budget, strict=False)
+                    if r == role.name
+                ]
+        return cls(power, tuple(dict.fromkeys(names)))
+
+
 def gather(
-    context: Any, program: Program, found: Iterable[Block], power: bool, parts: Mapping[str, Sequence[Gathered]]
+    context: Any, program: Program, found: Iterable[Block], read: Read, parts: Mapping[str, Sequence[Gathered]]
 ) -> Gathered | None:
     """Return the rows of the blocks that pass, pruned block by block; None where no row passes."""
     pieces = []
@@ -56,7 +77,7 @@ def gather(
         made = _pool if program.role.kind == "pool" else _flat
         piece = made(context, program, block, parts)
         if piece.rows:
-            pieces.append(piece.take(survivors(piece, program.role, power)))
+            pieces.append(piece.take(survivors(piece, program.role, read)))
     if not pieces:
         return None
     whole = Gathered(
@@ -66,7 +87,7 @@ def gather(
         {name: np.concatenate([piece.ports[name] for piece in pieces]) for name in pieces[0].ports},
         parts,
     )
-    return whole.take(survivors(whole, program.role, power))
+    return whole.take(survivors(whole, program.role, read))
 
 
 def _names(program: Program) -> dict[str, str]:
@@ -108,30 +129,29 @@ def _flat(context: Any, program: Program, block: Block, parts: Mapping[str, Sequ
     return Gathered(context, axes, np.zeros(1), ports, parts)
 
 
-def survivors(rows: Gathered, role: Role, power: bool) -> NDArray[np.int64]:
+def survivors(rows: Gathered, role: Role, read: Read) -> NDArray[np.int64]:
     """Return the rows that no other row makes superfluous, replica for replica, among rows of one context."""
     ranks = rows.ports["ranks"][:, 0, 0]
     if role.kind == "pool":
-        costs = _pool_costs(rows, power)
+        costs = _pool_costs(rows, read)
     elif role.kind == "part":
         costs = np.column_stack([rows.port(name) for name in sorted(role.ports)])
     else:
-        further = [rows.port(name) for name in ("power_idle", "power_loaded") if power]
+        further = [rows.port(name) for name in ("power_idle", "power_loaded") if read.power]
         others = np.column_stack(further) if further else np.empty((ranks.size, 0))
         return thin(ranks, rows.port("duration"), others)
     return pareto(costs)
 
 
-def _pool_costs(rows: Gathered, power: bool) -> Array:
-    """Return the criteria of a pool's rows (smaller is better): everything the programme reads but rate and power.
+def _pool_costs(rows: Gathered, read: Read) -> Array:
+    """Return the criteria of a pool's rows (smaller is better): ranks, coupling ports, rate and, where read, power.
 
-    Without power, only the best rate of a class counts, whatever the operating point; with power, every point does.
+    Without power only the best rate of a class counts, whatever the operating point; with power every point does.
     """
     count = rows.rows
     rate = rows.ports["rate"]
-    named = ("rate", "power_idle", "power_loaded")
-    others = [value.reshape(count, -1) for name, value in sorted(rows.ports.items()) if name not in named]
-    if not power:
+    others = [rows.ports[name].reshape(count, -1) for name in ("ranks", *read.ports)]
+    if not read.power:
         return np.column_stack([*others, -rate.max(axis=1)])
     draws = [rows.ports[name].reshape(count, -1) for name in ("power_idle", "power_loaded")]
     return np.column_stack([*others, *draws, -rate.reshape(count, -1)])
@@ -142,14 +162,14 @@ def columns_of(
 ) -> list[tuple[Column, dict[str, Any]]]:
     """Return a column for every row left, with the contexts that it and its parts were evaluated in, by key."""
     made = []
-    for rows in _across(gathered, role, couplings, power):
+    for rows in _across(gathered, role, couplings, Read.of(role, couplings, power)):
         for index in range(rows.rows):
             contexts: dict[str, Any] = {}
             made.append((_column(workload, role, rows, index, couplings, power, contexts), contexts))
     return sorted(made, key=lambda pair: pair[0].key)
 
 
-def _across(gathered: Sequence[Gathered], role: Role, couplings: Sequence[Coupling], power: bool) -> Iterable[Gathered]:
+def _across(gathered: Sequence[Gathered], role: Role, couplings: Sequence[Coupling], read: Read) -> Iterable[Gathered]:
     """Prune rows of one system and equal matching words against one another over their contexts."""
     match = {axis for c in couplings if role.name in (c.source, c.target) for axis in c.match}
     classes: dict[Any, list[Gathered]] = {}
@@ -163,7 +183,7 @@ def _across(gathered: Sequence[Gathered], role: Role, couplings: Sequence[Coupli
             continue
         ports = {name: np.concatenate([m.ports[name] for m in members]) for name in members[0].ports}
         whole = Gathered(None, {}, members[0].points, ports)
-        kept = survivors(whole, role, power)
+        kept = survivors(whole, role, read)
         offset = 0
         for member in members:
             here = kept[(kept >= offset) & (kept < offset + member.rows)] - offset

@@ -14,7 +14,7 @@ from tokenmill.candidates.bind import Binder, Leaf
 from tokenmill.candidates.choices import held_values, numeric_values, word_combinations
 from tokenmill.candidates.columns import Column, CouplingUse, Dropped, WorkloadColumns
 from tokenmill.candidates.evaluate import Setting, Tally, blocks
-from tokenmill.candidates.gather import Gathered, columns_of, gather
+from tokenmill.candidates.gather import Gathered, Read, columns_of, gather
 from tokenmill.candidates.program import ONLY, PART, Needs, Program, prepare
 from tokenmill.catalog import Catalog, System
 from tokenmill.custom import with_fields
@@ -83,8 +83,8 @@ def search(ask: Ask) -> Searched:
     for name in names:
         gathered, tallies = _search_role(ask, ask.roles[name], left_out)
         made = columns_of(ask.workload.name, ask.roles[name], gathered, ask.stage.couplings, ask.power_matters)
-        for _, found in made:
-            contexts |= found
+        for _, evaluated_in in made:
+            contexts |= evaluated_in
         columns[name] = tuple(column for column, _ in made)
         dropped += _dropped(ask, ask.roles[name], tallies)
         evaluated += sum(tally.evaluated for _, tally in tallies)
@@ -208,12 +208,13 @@ def _gather(
     absent = frozenset(name for name, leaf in context.leaves.items() if leaf.value is None) | frozenset(
         name for name, values in context.classes.items() if any(leaf.value is None for leaf in values)
     )
-    for name, rows in parts.items():
-        grids[f"{PART}{name}"] = np.arange(float(sum(part.rows for part in rows)))
+    for name, chosen in parts.items():
+        grids[f"{PART}{name}"] = np.arange(float(sum(part.rows for part in chosen)))
     setting = replace(context.setting, parts=_part_leaves(context.program, parts))
     context = replace(context, setting=setting)
     found = blocks(context.program, grids, setting, role.ports, absent, tally)
-    rows = gather(context, context.program, found, ask.power_matters, parts)
+    read = Read.of(role, ask.stage.couplings, ask.power_matters)
+    rows = gather(context, context.program, found, read, parts)
     if rows is not None:
         yield rows
 
