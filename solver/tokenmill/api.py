@@ -88,11 +88,16 @@ class Found:
 
 
 def catalog_for(problem: Problem, catalog: Catalog | None) -> Catalog:
-    """Return the catalogue with the problem's own chips laid over it."""
+    """Return the catalogue with the problem's own chips, and the figures it assumes of others, laid over it."""
     from tokenmill.catalog import load_catalog
-    from tokenmill.custom import with_custom_chips
 
-    return with_custom_chips(catalog or load_catalog(), problem)
+    stated: dict[str, dict[str, Any]] = {
+        chip.name: {**chip.fields, "like": chip.like} for chip in problem.hardware.chips
+    }
+    for name, figures in problem.assume.chip.items():
+        stated[name] = {**stated.get(name, {}), **figures}
+    data = catalog or load_catalog()
+    return data.with_chips(stated) if stated else data
 
 
 def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:

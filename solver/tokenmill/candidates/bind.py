@@ -170,7 +170,7 @@ def _chip(binder: Binder, path: str) -> Leaf:
         return ABSENT
     figure_of = chip.figures.get(f"peak.{name}") or chip.figures.get(name)
     source, evidence = (figure_of.source, figure_of.evidence) if figure_of else (chip.source, "datasheet")
-    if chip.id in binder.assume.chip or chip.origin == "user":
+    if chip.origin == "user":
         source, evidence = "given in the problem file", "input"
     return Leaf(float(value) / chip.ranks, source, evidence)
 

@@ -17,7 +17,6 @@ from tokenmill.candidates.evaluate import Setting, Tally, blocks
 from tokenmill.candidates.gather import Gathered, Read, columns_of, gather
 from tokenmill.candidates.program import ONLY, PART, Needs, Program, prepare
 from tokenmill.catalog import Catalog, System
-from tokenmill.custom import with_fields
 from tokenmill.errors import CatalogError
 from tokenmill.problem import Problem, Workload
 from tokenmill.topology import Machine, machine_of
@@ -142,8 +141,6 @@ def _allowed(ask: Ask, role: Role) -> tuple[System, ...]:
 def _settings(ask: Ask, role: Role, program: Program, system: System) -> Iterator[tuple[Context, dict[str, Any]]]:
     """Yield the context and the grids of every combination of words and held chips on a system."""
     chip = ask.catalog.chip(system.chip)
-    if given := ask.problem.assume.chip.get(chip.id):
-        chip = with_fields(chip, given)
     needs = program.needs(role.ports.values()).union(*(r.needs for r in _rules(program)), program.needs(role.prefer))
     chips = held_values(ask.workload, role.name, CHIPS) or (None,)
     for words, count in product(word_combinations(role, ask.workload, ask.architecture, ask.catalog, chip), chips):
