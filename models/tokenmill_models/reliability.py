@@ -1,0 +1,73 @@
+"""Failures and checkpoints: time between failures, best interval, useful share of time (formulas.md section 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from tokenmill_models.formula import Formula, Source, maximum, register
+from tokenmill_models.symbols import declare
+
+YOUNG = Source("Young 1974, A first order approximation to the optimum checkpoint interval, CACM 17(9)")
+DALY = Source("Daly 2006, A higher order estimate of the optimum checkpoint interval, FGCS 22(3), equations 20 and 37")
+
+
+def expected_goodput(interval: Any, write: Any, restart: Any, mtbf: Any) -> sp.Expr:
+    """Useful share of time with exponential failures: tau/(M·exp(R/M)·(exp((tau+delta)/M) - 1)); all arguments [s]."""
+    return interval / (mtbf * sp.exp(restart / mtbf) * (sp.exp((interval + write) / mtbf) - 1))
+
+
+def young(write: Any, mtbf: Any) -> sp.Expr:
+    """Young's interval sqrt(2·delta·M) [s]."""
+    return sp.sqrt(2 * write * mtbf)
+
+
+def daly(write: Any, mtbf: Any) -> sp.Expr:
+    """Daly's interval [s]: sqrt(2·delta·M)·(1 + sqrt(delta/2M)/3 + delta/18M) - delta, at most M where delta ≥ 2M."""
+    small = write / (2 * mtbf)
+    series = young(write, mtbf) * (1 + sp.sqrt(small) / 3 + small / 9) - write
+    return sp.Piecewise((series, sp.Lt(write, 2 * mtbf)), (mtbf, True))
+
+
+_delta = declare(
+    "delta_write", "s", "time that a checkpoint stops the run", origin="input.checkpoint_write", sign="positive"
+)
+_mtbf = declare("MTBF", "s", "mean time between failures of the run", origin="input.mtbf", sign="positive")
+_tau = declare("tau_given", "s", "useful time between checkpoints", origin="input.checkpoint.interval", sign="positive")
+_restart = declare("R_restart", "s", "time from a failure to work again", origin="input.restart")
+_n = declare("n_chips", "1", "chips of the run", origin="input.chips", sign="positive")
+_rate = declare(
+    "lambda_chip", "1/s", "failures of a chip", origin="chip.failure_rate", sign="positive", latex=r"\lambda"
+)
+
+MTBF = register(
+    Formula("reliability.mtbf", "Mean time between failures of a run on n chips", declare("mtbf_run", "s", "mean time between failures"),
+            1 / (_n * _rate), assumes=("chips fail independently at a constant rate",))
+)  # fmt: skip
+YOUNG_INTERVAL = register(
+    Formula("reliability.young_interval", "Checkpoint interval of least loss, first order",
+            declare("tau_young", "s", "Young's checkpoint interval"), young(_delta, _mtbf), YOUNG,
+            assumes=("writing takes far less than the time between failures",))
+)  # fmt: skip
+DALY_INTERVAL = register(
+    Formula("reliability.daly_interval", "Checkpoint interval of least loss, higher order",
+            declare("tau_daly", "s", "Daly's checkpoint interval"), daly(_delta, _mtbf), DALY)
+)  # fmt: skip
+GOODPUT = register(
+    Formula("reliability.goodput", "Useful share of time with checkpoints that stop the run",
+            declare("goodput_sync", "1", "useful share of time"), expected_goodput(_tau, _delta, _restart, _mtbf), DALY,
+            assumes=("failures are exponential and may strike a checkpoint or a restart",))
+)  # fmt: skip
+GOODPUT_FIRST_ORDER = register(
+    Formula("reliability.goodput_first_order", "Useful share of time, first order",
+            declare("goodput_first_order", "1", "useful share of time, first order"),
+            1 - _delta / _tau - (_tau / 2 + _restart) / _mtbf, YOUNG,
+            assumes=("interval, write and restart are far below the time between failures",))
+)  # fmt: skip
+GOODPUT_ASYNC = register(
+    Formula("reliability.goodput_asynchronous", "Useful share of time with checkpoints written while the run goes on",
+            declare("goodput_async", "1", "useful share of time"),
+            expected_goodput(maximum(_tau, _delta), sp.Integer(0), _restart + _delta, _mtbf), DALY,
+            assumes=("work since the last written checkpoint is lost: half an interval and the write time",))
+)  # fmt: skip

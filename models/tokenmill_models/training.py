@@ -1,0 +1,306 @@
+"""One training step: pipeline part, exposed data-parallel part, optimiser part (formulas.md section 5).
+
+Pretraining, fine-tuning, and the trainer of reinforcement learning compose this graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import sympy as sp
+
+from tokenmill_models import training_leaves as leaf
+from tokenmill_models.architecture import Architecture, LayerKind
+from tokenmill_models.formula import Graph, Source, maximum
+from tokenmill_models.memory import body_kinds
+from tokenmill_models.operations import LayerWork, Shape, head, layer
+from tokenmill_models.operations_attention import keys_seen
+from tokenmill_models.operations_parts import ONE, ZERO, arch_leaf
+from tokenmill_models.roofline import FLOP_PER_MAC, W, eta_W
+from tokenmill_models.training_exchange import PIPES, LayerExchange, Places, data_exchange, hand_over, layer_exchange
+from tokenmill_models.training_memory import StateElements
+
+BACKWARD = Source(
+    "Kaplan et al. 2020, Scaling Laws for Neural Language Models, arXiv:2001.08361, section 2.1",
+    ("the gradients of inputs and of weights cost as much as the forward product each",),
+)
+FLASH_BACKWARD = Source("Dao 2023, FlashAttention-2, arXiv:2307.08691, section 4.1: backward is 2.5 times forward")
+ZERO_BUBBLE = Source("Qi et al. 2023, Zero Bubble Pipeline Parallelism, arXiv:2401.10241, table 1")
+DUALPIPE = Source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, table 2")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step: `time` [s]; `model_flops` counted over the whole job, `flops` executed and `bytes` moved a rank; `shares`."""
+
+    time: sp.Symbol
+    model_flops: sp.Symbol
+    flops: sp.Symbol
+    bytes: sp.Symbol
+    micro_batches: sp.Symbol
+    shares: dict[str, sp.Symbol]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How often a part runs in a step for one micro-batch, over its forward pass: products, attention, memory sweeps [1]."""
+
+    matmul: sp.Expr
+    attention: sp.Expr
+    vector: sp.Expr
+
+
+def full_passes() -> Passes:
+    """Passes where every parameter is trained: forward once, backward twice (attention 2.5 with flash), and what is recomputed."""
+    again = leaf.recompute_full
+    core = 1 + 2 + leaf.flash / 2 + again + leaf.recompute_selective * (1 - leaf.flash)
+    return Passes(3 + again, core, 3 + again)
+
+
+def rows_of_rank(graph: Graph) -> sp.Symbol:
+    """Define the tokens of a micro-batch on one tensor group."""
+    return graph.let(
+        "rows", "1", "tokens of a micro-batch on a tensor group", leaf.micro_batch * leaf.sequence / leaf.cp
+    )
+
+
+def shape_of(rows: sp.Expr) -> Shape:
+    """Return the load of a micro-batch; causal over the whole sequence, context ranks share it evenly."""
+    return Shape(
+        tokens=rows, sequences=leaf.micro_batch, keys=leaf.sequence / 2, weight_bytes=leaf.bytes_weights,
+        expert_bytes=leaf.bytes_weights, activation_bytes=leaf.bytes_activations, kv_bytes=leaf.bytes_activations,
+        t=leaf.tp, e=leaf.ep, t_e=leaf.expert_tp, flash=leaf.flash, causal=True, vector_split=leaf.vector_split,
+        expert_load=leaf.expert_load,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Time of one layer (or the head) for one micro-batch [s]: whole, forward, weight gradients; and by resource."""
+
+    whole: sp.Symbol
+    weight_gradient: sp.Expr
+    by_resource: dict[str, sp.Expr]
+    flops: sp.Expr
+    bytes: sp.Expr
+
+
+def define_step(graph: Graph, arch: Architecture, place: Places, states: StateElements, passes: Passes) -> Step:
+    """Define the time of a step on the layout of `place` with the parameters `states` a rank."""
+    rows = rows_of_rank(graph)
+    shape = shape_of(rows)
+    each = [_layer_parts(graph, i, kind, shape, passes) for i, kind in enumerate(arch.layers)]
+    last = _head_parts(graph, arch, shape, passes)
+    m = graph.let("m", "1", "micro-batches of a step", leaf.micro_batches)
+    stage, total, exchange = _stages(graph, arch, each, last, rows)
+    pipeline = _pipeline(graph, arch, each, stage, total, exchange, m)
+    counts = [arch_leaf(f"layers.{i}.count") for i in range(len(each))]
+    data, optimizer, host = _states_part(graph, arch, states, stage, m)
+    predicted = pipeline + data + optimizer + host
+    model = _model_flops(graph, arch)
+    step_flops = graph.let("step_model_flops", "FLOP", "counted work of a step over all devices", 3 * model)
+    assumed = step_flops / (maximum(leaf.mfu_assumed, sp.Float("1e-9")) * leaf.mfu_peak * leaf.ranks)
+    time = graph.let(
+        "step_time", "s", "time of a step, predicted or from the MFU laid down",
+        sp.Piecewise((assumed, sp.Gt(leaf.mfu_assumed, 0)), (predicted, True)),
+    )  # fmt: skip
+    a_rank = [(count, one) for count, one in zip(counts, each, strict=True)] + [(ONE, last)]
+    per_rank = m / leaf.pp
+    flops = sp.Add(*(k * one.flops for k, one in a_rank)) * per_rank
+    moved = sp.Add(*(k * one.bytes for k, one in a_rank)) * per_rank
+    shares = _shares(graph, a_rank, per_rank, pipeline)
+    shares |= {"data": data, "optimizer": optimizer, "host": host}
+    return Step(
+        time, step_flops,
+        graph.let("step_flops", "FLOP", "work a rank executes in a step", flops, source=BACKWARD),
+        graph.let("step_bytes", "B", "memory traffic of a rank in a step", moved),
+        m, shares,
+    )  # fmt: skip
+
+
+def _layer_parts(graph: Graph, index: int, kind: LayerKind, shape: Shape, passes: Passes) -> Parts:
+    label, path = f"train_{index}", f"layers.{index}"
+    work = layer(graph, label, kind, path, shape)
+    exchange = layer_exchange(graph, label, kind, path, shape.tokens, work)
+    return _parts(graph, label, work, passes, exchange, leaf.layer_seconds * passes.vector)
+
+
+def _head_parts(graph: Graph, arch: Architecture, shape: Shape, passes: Passes) -> Parts:
+    work = head(graph, "train_head", arch, replace(shape, tokens=shape.tokens))
+    # the head is never recomputed
+    kept = Passes(passes.matmul - leaf.recompute_full, passes.attention, passes.vector - leaf.recompute_full)
+    return _parts(graph, "train_head", work, kept, LayerExchange(ZERO, ZERO, ZERO), ZERO)
+
+
+def _parts(
+    graph: Graph, label: str, work: LayerWork, passes: Passes, exchange: LayerExchange, launch: sp.Expr
+) -> Parts:
+    def all_passes(kind: str, dimension: str, title: str, single: tuple[sp.Expr, sp.Expr, sp.Expr]) -> sp.Symbol:
+        terms = [n * one for n, one in zip((passes.matmul, passes.attention, passes.vector), single, strict=True)]
+        return graph.let(f"{kind}_{label}_step", dimension, f"{title} of {label} for a micro-batch", sp.Add(*terms),
+                         source=BACKWARD)  # fmt: skip
+
+    busy = all_passes("work", "s", "time of operations", (work.matmul_time, work.attention_time, work.vector_time))
+    rest = work.flops - work.matmul_flops - work.attention_flops
+    flops = all_passes("flop", "FLOP", "executed work", (work.matmul_flops, work.attention_flops, rest))
+    bound = graph.let(
+        f"compute_{label}_step",
+        "s",
+        f"part of the time of {label} at the compute rate",
+        busy * work.compute_time / work.time,
+    )
+    by_resource = {
+        "compute": bound,
+        "memory": busy - bound,
+        "tensor": exchange.tensor,
+        "context": exchange.context,
+        "expert": exchange.expert,
+        "launch": launch,
+    }
+    whole = graph.let(
+        f"whole_{label}", "s", f"time of {label} for a micro-batch", sp.Add(busy, *list(by_resource.values())[2:])
+    )
+    return Parts(whole, work.matmul_time, by_resource, flops, passes.matmul * work.bytes)
+
+
+def _stages(
+    graph: Graph, arch: Architecture, each: list[Parts], last: Parts, rows: sp.Expr
+) -> tuple[sp.Symbol, sp.Symbol, sp.Symbol]:
+    """Define the time of the slowest stage, of all stages, and the hand-over, for one micro-batch [s].
+
+    Inner stages hold the most layers; first and last share what is left, and the last computes the head.
+    """
+    inner, outer = stage_layers(graph)
+    mean = _mean_layer(graph, arch, [one.whole for one in each])
+    exchange = hand_over(graph, rows)
+    slowest = graph.let(
+        "stage_time", "s", "time of the slowest stage for a micro-batch",
+        maximum(inner * mean, outer * mean + last.whole) + exchange, source=PIPES,
+    )  # fmt: skip
+    counts = [arch_leaf(f"layers.{i}.count") for i in range(len(each))]
+    everything = sp.Add(*(count * one.whole for count, one in zip(counts, each, strict=True)), last.whole)
+    total = graph.let("stages_time", "s", "time of all stages for a micro-batch", everything + leaf.pp * exchange)
+    return slowest, total, exchange
+
+
+def stage_layers(graph: Graph) -> tuple[sp.Symbol, sp.Symbol]:
+    """Define the layers of an inner pipeline rank and of each of the two outer ones (mean); return both."""
+    places = leaf.pp * leaf.virtual
+    inner = graph.let(
+        "layers_inner", "1", "layers of an inner pipeline rank", leaf.virtual * sp.ceiling(leaf.layers / places)
+    )
+    outer = graph.let(
+        "layers_outer", "1", "layers of the first and of the last pipeline rank",
+        maximum(0, (leaf.layers - (leaf.pp - 2) * inner) / 2),
+    )  # fmt: skip
+    return inner, outer
+
+
+def _mean_layer(graph: Graph, arch: Architecture, times: list[sp.Symbol]) -> sp.Symbol:
+    """Mean time of the layers that fill an inner stage; with one stage, of all layers."""
+    counts = [arch_leaf(f"layers.{i}.count") for i in range(len(times))]
+    body = body_kinds(arch)
+    inner = sp.Add(*(counts[i] * times[i] for i in body)) / sp.Add(*(counts[i] for i in body))
+    if len(body) < len(times):
+        everywhere = sp.Add(*(count * time for count, time in zip(counts, times, strict=True))) / leaf.layers
+        alone = 1 - (leaf.pp - 1) / maximum(leaf.pp - 1, 1)
+        inner = alone * everywhere + (1 - alone) * inner
+    return graph.let("layer_time", "s", "mean time of a layer of a stage for a micro-batch", inner)
+
+
+def _pipeline(
+    graph: Graph,
+    arch: Architecture,
+    each: list[Parts],
+    stage: sp.Symbol,
+    total: sp.Symbol,
+    exchange: sp.Symbol,
+    m: sp.Expr,
+) -> sp.Symbol:
+    """Define the pipeline part of a step: the slowest stage works on every micro-batch; filling and draining are the bubble."""
+    inner, _ = stage_layers(graph)
+    counts = [arch_leaf(f"layers.{i}.count") for i in range(len(each))]
+    gradient = inner * sp.Add(*(k * one.weight_gradient for k, one in zip(counts, each, strict=True))) / leaf.layers
+    W_ = graph.let("weight_gradient_time", "s", "time of weight gradients of a stage for a micro-batch", gradient)
+    plain = graph.let(
+        "bubble_1f1b",
+        "s",
+        "idle time of 1F1B, divided by the virtual stages",
+        (total - stage) / leaf.virtual,
+        source=PIPES,
+    )
+    zb = graph.let(
+        "bubble_zero", "s", "idle time of the zero-bubble schedule (p-1)(F+B-2W), B without W",
+        (leaf.pp - 1) * maximum(0, stage - 3 * W_), source=ZERO_BUBBLE,
+    )  # fmt: skip
+    # F&B is a whole micro-batch; B with W is what is left of it after the forward pass, about a third
+    dual = graph.let(
+        "bubble_dual", "s", "idle time of DualPipe (p/2-1)(F&B+B-3W), B with W",
+        maximum(0, leaf.pp / 2 - 1) * maximum(0, stage + 2 * stage / 3 - 3 * W_), source=DUALPIPE,
+        assumes=("the forward pass is a third of a micro-batch",),
+    )  # fmt: skip
+    usual = (1 - leaf.zero_bubble - leaf.dualpipe) * plain
+    bubble = graph.let(
+        "bubble", "s", "idle time of the pipeline in a step", usual + leaf.zero_bubble * zb + leaf.dualpipe * dual
+    )
+    return graph.let("pipeline_time", "s", "pipeline part of a step", m * stage + bubble, source=PIPES)
+
+
+def _states_part(
+    graph: Graph, arch: Architecture, states: StateElements, stage: sp.Symbol, m: sp.Expr
+) -> tuple[sp.Symbol, sp.Symbol, sp.Symbol]:
+    """Define exposed data-parallel exchange, optimiser sweep and traffic to the host of a step [s]."""
+    _, exposed = data_exchange(graph, arch, states.dense, states.expert, stage, m)
+    kept = states.dense_optimizer + states.expert_optimizer
+    swept = kept * (2 * leaf.bytes_optimizer + leaf.bytes_gradients + leaf.bytes_weights)
+    on_device = (1 - leaf.offload_optimizer) * swept / (W * eta_W)
+    optimizer = graph.let(
+        "optimizer_time", "s", "sweep of the optimiser over its states", on_device,
+        assumes=("memory-bound: arithmetic of the optimiser itself is hidden",),
+    )  # fmt: skip
+    updated = leaf.offload_optimizer * kept * (leaf.bytes_gradients + leaf.bytes_weights)
+    streamed = leaf.offload_parameters * 2 * m * (states.dense + states.expert) * leaf.bytes_weights
+    saved = leaf.offload_activations * 2 * m * states.saved_activations
+    hidden = (
+        leaf.overlap_offload
+        * m
+        * stage
+        * (leaf.offload_parameters + leaf.offload_activations - leaf.offload_parameters * leaf.offload_activations)
+    )
+    host = graph.let(
+        "host_time", "s", "exposed traffic to host memory in a step",
+        updated / leaf.host_link + maximum(0, (streamed + saved) / leaf.host_link - hidden),
+    )  # fmt: skip
+    return exposed, optimizer, host
+
+
+def _shares(
+    graph: Graph, parts: list[tuple[sp.Expr, Parts]], per_rank: sp.Expr, pipeline: sp.Symbol
+) -> dict[str, sp.Symbol]:
+    """Split the pipeline part by resource, as the mean over ranks; what is left is idle time and hand-over: pipeline."""
+    shares = {}
+    for resource in parts[0][1].by_resource:
+        terms = [k * one.by_resource[resource] for k, one in parts]
+        shares[resource] = graph.let(
+            f"share_{resource}", "s", f"{resource} part of a step, mean over ranks", sp.Add(*terms) * per_rank
+        )
+    rest = pipeline - sp.Add(*shares.values())
+    shares["pipeline"] = graph.let("share_pipeline", "s", "idle time, uneven stages and hand-over of a step", rest)
+    return shares
+
+
+def _model_flops(graph: Graph, arch: Architecture) -> sp.Symbol:
+    """Define the counted forward work of a step: 2·(matrix elements, active) a token and causal attention, no recompute."""
+    terms = [FLOP_PER_MAC * arch_leaf("matmul_parameters_active")]
+    shape = shape_of(ONE)
+    for i, kind in enumerate(arch.layers):
+        mixer, at, count = kind.mixer, f"layers.{i}.mixer", arch_leaf(f"layers.{i}.count")
+        if mixer.heads * (mixer.d_qk + mixer.d_v):
+            width = arch_leaf(f"{at}.heads") * (arch_leaf(f"{at}.d_qk") + arch_leaf(f"{at}.d_v"))
+            terms.append(FLOP_PER_MAC * count * width * keys_seen(mixer, at, shape))
+        if mixer.scan_flops:
+            terms.append(count * arch_leaf(f"{at}.scan_flops", "FLOP"))
+    a_token = graph.let("token_flops", "FLOP", "counted forward work a token", sp.Add(*terms))
+    return graph.let(
+        "step_forward_flops", "FLOP", "counted forward work of a step", a_token * leaf.global_batch * leaf.sequence
+    )

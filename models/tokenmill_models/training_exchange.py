@@ -1,0 +1,184 @@
+"""Exchanges of a training step: tensor, context and expert parallel inside a layer, hand-over between stages, gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sympy as sp
+
+from tokenmill_models import training_leaves as leaf
+from tokenmill_models.architecture import Architecture, LayerKind
+from tokenmill_models.collectives import GroupLeaves, all_reduce, all_to_all, gather, group_leaves, send
+from tokenmill_models.formula import Graph, Source, maximum, minimum
+from tokenmill_models.operations import LayerWork
+from tokenmill_models.operations_attention import kv_shard
+from tokenmill_models.operations_parts import ONE, ZERO, arch_leaf
+from tokenmill_models.stage import Group
+
+KORTHIKANTI = Source(
+    "Korthikanti et al. 2022, Reducing Activation Recomputation in Large Transformer Models, arXiv:2205.05198"
+)
+RING = Source("Liu, Zaharia and Abbeel 2023, Ring Attention, arXiv:2310.01889")
+ZERO_PAPER = Source("Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7")
+PIPES = Source("Narayanan et al. 2021, Efficient Large-Scale Language Model Training, arXiv:2104.04473, section 2.2")
+
+TENSOR, CONTEXT, PIPELINE = (group_leaves(name) for name in ("tensor", "context", "pipeline"))
+EXPERT, EXPERT_TENSOR, EXPERT_NEAR = (group_leaves(name) for name in ("expert", "expert_tensor", "expert_near"))
+NEAR, FAR, REPLICAS = (group_leaves(name) for name in ("near", "far", "replicas"))
+
+
+@dataclass(frozen=True)
+class Places:
+    """How ranks are numbered: tensor innermost, then context, experts, and data and pipeline outside.
+
+    `block`: ranks of one contiguous block of tensor, context and expert ranks. `near`: data-like ranks in a block, `far`
+    blocks over which states are sharded, `replicas` copies of the sharded states.
+    """
+
+    block: sp.Symbol
+    near: sp.Expr
+    far: sp.Symbol
+    replicas: sp.Symbol
+    shared: sp.Symbol
+    groups: tuple[Group, ...]
+
+
+def places(graph: Graph, moe: bool) -> Places:
+    """Define the numbering of ranks and return it with the groups that talk."""
+    inside = leaf.tp * leaf.cp
+    block = graph.let(
+        "block", "1", "ranks of a block of tensor, context and expert ranks",
+        maximum(inside, leaf.expert_tp * leaf.ep) if moe else inside,
+    )  # fmt: skip
+    all_data = leaf.cp * leaf.dp
+    blocks = graph.let("blocks", "1", "blocks of one pipeline stage", leaf.tp * all_data / block)
+    near = block / leaf.tp
+    shared = graph.let(
+        "shared", "1", "ranks that share one copy of the states",
+        leaf.shard + (1 - minimum(leaf.shard, 1)) * all_data,
+    )  # fmt: skip
+    far = graph.let("far", "1", "blocks that share one copy of the states", shared / near)
+    replicas = graph.let("replicas", "1", "copies of the sharded states", blocks / far)
+    inner = block * (1 + (1 - leaf.pipeline_outermost) * (leaf.pp - 1))
+    groups = [
+        Group("tensor", leaf.tp, ONE),
+        Group("context", leaf.cp, leaf.tp),
+        Group("pipeline", leaf.pp, block * (1 + leaf.pipeline_outermost * (blocks - 1))),
+        Group("near", near, leaf.tp),
+        Group("far", far, inner),
+        Group("replicas", replicas, inner * far),
+    ]
+    if moe:
+        width = leaf.expert_tp * leaf.ep
+        groups += [
+            Group("expert_tensor", leaf.expert_tp, ONE),
+            Group("expert", leaf.ep, leaf.expert_tp),
+            Group("expert_near", block / width, width),
+        ]
+    return Places(block, near, far, replicas, shared, tuple(groups))
+
+
+@dataclass(frozen=True)
+class LayerExchange:
+    """Exposed exchange of one layer for one micro-batch, forward, backward and recompute [s]."""
+
+    tensor: sp.Expr
+    context: sp.Expr
+    expert: sp.Expr
+
+
+def layer_exchange(
+    graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork
+) -> LayerExchange:
+    """Define the exchanges of one layer whose micro-batch has `rows` tokens on a tensor group."""
+    tensor = _tensor(graph, label, kind, rows)
+    context = _context(graph, label, kind, path, rows, work) if kind.mixer.kv_elements else ZERO
+    expert = _expert(graph, label, path, rows) if kind.mlp.expert else ZERO
+    return LayerExchange(tensor, context, expert)
+
+
+def _tensor(graph: Graph, label: str, kind: LayerKind, rows: sp.Expr) -> sp.Symbol:
+    """Two exchanges a part of the layer and micro-batch, one more when it is recomputed.
+
+    With sequence parallelism each all-reduce is a gather and a scatter; the second gathers of the backward pass overlap.
+    """
+    parts = int(kind.mixer.kind != "none") + int(bool(kind.mlp.matrices))
+    volume = rows * arch_leaf("hidden") * leaf.bytes_activations
+    reduce = all_reduce(graph, "tensor_reduce", TENSOR, volume)
+    pair = 2 * gather(graph, "tensor_gather", TENSOR, volume)
+    one = leaf.sequence_parallel * pair + (1 - leaf.sequence_parallel) * reduce
+    exposed = parts * (2 + leaf.recompute_full) * one * (1 - leaf.overlap_tensor)
+    return graph.let(f"tensor_{label}", "s", f"exposed tensor exchange of layer {label}", exposed, source=KORTHIKANTI)
+
+
+def _context(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork) -> sp.Symbol:
+    """Keys and values go round the ring forward, twice that backward, behind the attention of the present part."""
+    part = rows * kv_shard(kind.mixer, f"{path}.mixer", leaf.tp) * leaf.bytes_activations
+    hop = send(graph, f"ring_{label}", CONTEXT, part)
+    hidden = leaf.overlap_context * work.attention_time / leaf.cp
+    exposed = (3 + leaf.recompute_full) * (leaf.cp - 1) * maximum(0, hop - hidden)
+    return graph.let(f"context_{label}", "s", f"exposed key/value ring of layer {label}", exposed, source=RING)
+
+
+def _expert(graph: Graph, label: str, path: str, rows: sp.Expr) -> sp.Symbol:
+    """Dispatch and combine, forward and backward (and again where recomputed), at the load of the fullest rank."""
+    copies = arch_leaf(f"{path}.mlp.active") * leaf.expert_load
+    held = rows / leaf.tp * copies * arch_leaf("hidden") * leaf.bytes_activations
+    exchange = all_to_all(graph, f"dispatch_{label}", EXPERT, held)
+    inside = gather(graph, f"expert_gather_{label}", EXPERT_TENSOR, held * leaf.expert_tp)
+    passes = 2 * (2 + leaf.recompute_full)
+    exposed = passes * (exchange + inside) * (1 - leaf.overlap_expert)
+    return graph.let(f"expert_exchange_{label}", "s", f"exposed expert exchange of layer {label}", exposed)
+
+
+def hand_over(graph: Graph, rows: sp.Expr) -> sp.Symbol:
+    """Define the exposed time [s] to pass one micro-batch on and its gradient back, over all virtual stages of a rank."""
+    split = leaf.vector_split
+    one = send(graph, "hand_over", PIPELINE, rows * arch_leaf("hidden") * leaf.bytes_activations / split)
+    return graph.let(
+        "stage_exchange", "s", "exposed stage hand-over of a micro-batch",
+        2 * leaf.virtual * one * (1 - leaf.overlap_pipeline), source=PIPES,
+    )  # fmt: skip
+
+
+def data_exchange(
+    graph: Graph, arch: Architecture, dense: sp.Expr, expert: sp.Expr, window: sp.Expr, micro_batches: sp.Expr
+) -> tuple[sp.Symbol, sp.Symbol]:
+    """Define the data-parallel exchange of a step, whole and exposed [s], for `dense` and `expert` parameters of a rank.
+
+    `window`: compute of one micro-batch that can hide it. ZeRO 2 and 3 exchange with every micro-batch.
+    """
+    sent = minimum(leaf.bytes_gradients, leaf.bytes_communication)
+    terms = [_states_exchange(graph, "dense", (NEAR, FAR), dense, sent, micro_batches)]
+    if any(kind.mlp.expert for kind in arch.layers):
+        terms.append(_states_exchange(graph, "experts", (EXPERT_NEAR, FAR), expert, sent, micro_batches))
+    whole = graph.let("data_exchange", "s", "data-parallel exchange of a step", sp.Add(*terms), source=ZERO_PAPER)
+    hidden = leaf.overlap_data * window * (1 + leaf.zero2 * (micro_batches - 1))
+    exposed = graph.let("data_exposed", "s", "exposed data-parallel exchange of a step", maximum(0, whole - hidden))
+    return whole, exposed
+
+
+def _states_exchange(
+    graph: Graph, label: str, levels: tuple[GroupLeaves, GroupLeaves], parameters: sp.Expr, sent: sp.Expr, m: sp.Expr
+) -> sp.Symbol:
+    near, far = levels
+    passes = 1 + leaf.zero2 * (m - 1)
+    scatter = _sweep(graph, f"scatter_{label}", near, far, parameters * sent)
+    collect = _sweep(graph, f"collect_{label}", near, far, parameters * leaf.bytes_weights)
+    copies = all_reduce(graph, f"replicas_{label}", REPLICAS, parameters * sent / members(near, far))
+    replicated = (1 - leaf.zero1) * scatter  # plain replication gathers gradients in place of parameters
+    gathers = leaf.zero1 * (1 + leaf.zero3 * (2 * m - 1)) * collect
+    return graph.let(
+        f"exchange_{label}", "s", f"data-parallel exchange of {label} states in a step",
+        passes * scatter + replicated + gathers + copies, source=ZERO_PAPER,
+    )  # fmt: skip
+
+
+def members(near: GroupLeaves, far: GroupLeaves) -> sp.Expr:
+    """Members of two nested groups."""
+    return near.size * far.size
+
+
+def _sweep(graph: Graph, label: str, near: GroupLeaves, far: GroupLeaves, volume: sp.Expr) -> sp.Expr:
+    inner = gather(graph, f"{label}_near", near, volume)
+    return inner + gather(graph, f"{label}_far", far, volume / near.size)

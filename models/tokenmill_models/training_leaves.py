@@ -1,0 +1,119 @@
+"""The leaves of training: choices, inputs, recipe bytes, engine data, and the sizes that follow from them at once."""
+
+from __future__ import annotations
+
+from tokenmill_models.formula import minimum
+from tokenmill_models.operations_parts import ONE, arch_leaf
+from tokenmill_models.symbols import constant, declare
+
+tp = declare("t", "1", "tensor parallel degree", origin="axis.tp", sign="positive")
+pp = declare("p", "1", "pipeline parallel degree", origin="axis.pp", sign="positive")
+virtual = declare("v", "1", "virtual stages a pipeline rank", origin="axis.virtual", sign="positive")
+cp = declare("c", "1", "context parallel degree", origin="axis.cp", sign="positive")
+ep = declare("e", "1", "expert parallel degree", origin="axis.ep", sign="positive")
+expert_tp = declare("t_e", "1", "tensor parallel degree of routed experts", origin="axis.expert_tp", sign="positive")
+dp = declare("d", "1", "data parallel degree", origin="axis.dp", sign="positive")
+micro_batch = declare("b", "1", "sequences of a micro-batch", origin="axis.micro_batch", sign="positive")
+zero = declare("z", "1", "ZeRO stage: 1 shards optimiser states, 2 gradients too, 3 parameters too", origin="axis.zero")
+shard = declare("shard", "1", "ranks that share one copy of the sharded states; 0: all data ranks", origin="axis.shard")
+
+recompute_selective = declare("r_s", "1", "1 where the attention core is recomputed", origin="axis.recompute")
+recompute_full = declare("r_f", "1", "1 where whole layers are recomputed", origin="axis.recompute")
+sequence_parallel = declare("sp", "1", "1 with sequence parallelism", origin="axis.sequence_parallel")
+interleaved = declare("q_i", "1", "1 for the interleaved schedule", origin="axis.schedule")
+zero_bubble = declare("q_z", "1", "1 for the zero-bubble schedule", origin="axis.schedule")
+dualpipe = declare("q_d", "1", "1 for the DualPipe schedule", origin="axis.schedule")
+pipeline_outermost = declare("o_p", "1", "1 where pipeline ranks stand outside data ranks", origin="axis.order")
+offload_optimizer = declare("o_o", "1", "1 where optimiser states live in host memory", origin="axis.offload")
+offload_parameters = declare("o_w", "1", "1 where parameters live in host memory too", origin="axis.offload")
+offload_activations = declare("o_a", "1", "1 where saved activations wait in host memory", origin="axis.offload")
+bytes_optimizer = declare(
+    "b_opt",
+    "B",
+    "optimiser bytes a parameter: 32-bit master copy and moments",
+    origin="axis.optimizer",
+    sign="positive",
+)
+checkpoint_async = declare(
+    "k_a", "1", "1 where a checkpoint is written while training runs", origin="axis.checkpoint_mode"
+)
+
+bytes_weights = declare("b_w", "B", "bytes a weight", origin="precision.bytes[weights]", sign="positive")
+bytes_gradients = declare(
+    "b_g", "B", "bytes a gradient that is kept", origin="precision.bytes[gradients]", sign="positive"
+)
+bytes_communication = declare(
+    "b_c", "B", "bytes a gradient that is exchanged, where fewer than kept", origin="precision.bytes[communication]",
+    sign="positive",
+)  # fmt: skip
+bytes_activations = declare("b_a", "B", "bytes an activation", origin="precision.bytes[activations]", sign="positive")
+BYTES_16 = constant(
+    "b_16", 2.0, "B", "bytes of an element that stays in 16 bits: activations, norms, embeddings, states"
+)
+BYTES_MASK = constant("b_mask", 1.0, "B", "bytes of an element of a dropout mask")
+BYTES_32 = constant("b_32", 4.0, "B", "bytes of an element kept in 32 bits")
+
+tokens = declare("D", "1", "training tokens", origin="input.tokens", sign="positive")
+sequence = declare("s", "1", "sequence length", origin="input.sequence_length", sign="positive")
+global_batch = declare("B_global", "1", "sequences of a step", origin="input.global_batch", sign="positive")
+critical_batch = declare(
+    "B_critical", "1", "largest batch in sequences that still learns as well by the token", origin="input.critical_batch",
+    sign="positive",
+)  # fmt: skip
+flash = declare("flash", "1", "1 with flash attention", origin="input.kernels.flash_attention")
+dropout = declare("dropout", "1", "1 where dropout masks are kept", origin="input.kernels.dropout")
+expert_load = declare(
+    "expert_load", "1", "tokens of the fullest expert rank over the mean", origin="input.expert_load", sign="positive"
+)
+memory_fraction = declare(
+    "u_train",
+    "1",
+    "share of a device's memory that training may take",
+    origin="assume.memory_fraction",
+    sign="positive",
+)
+mfu_assumed = declare("mfu_assumed", "1", "model FLOPs utilisation laid down; 0: predicted", origin="assume.mfu")
+mfu_peak = declare("F_mfu", "FLOP/s", "peak that MFU is counted against", origin="chip.peak[mfu_peak]", sign="positive")
+held_chips = declare(
+    "held_chips", "1", "chips that the file holds for a replica", origin="input.layout.chips", sign="positive"
+)
+ranks_a_chip = declare("ranks_a_chip", "1", "devices of a chip", origin="chip.ranks", sign="positive")
+host_link = declare(
+    "W_host", "B/s", "bandwidth from a device to host memory, one direction", origin="chip.host_link", sign="positive"
+)
+
+overlap_tensor = declare("h_t", "1", "share of tensor exchange hidden by compute", origin="engine.overlap_tensor")
+overlap_expert = declare("h_e", "1", "share of expert exchange hidden by compute", origin="engine.overlap_expert")
+overlap_context = declare(
+    "h_c", "1", "share of attention time that hides the key/value ring", origin="engine.overlap_context"
+)
+overlap_pipeline = declare("h_p", "1", "share of stage hand-over hidden by compute", origin="engine.overlap_pipeline")
+overlap_data = declare(
+    "h_d", "1", "share of compute time that hides data-parallel exchange", origin="engine.overlap_data"
+)
+overlap_offload = declare(
+    "h_o", "1", "share of compute time that hides traffic to the host", origin="engine.overlap_offload"
+)
+layer_seconds = declare(
+    "engine_layer_train", "s", "gaps between the kernels of a layer, one pass", origin="engine.layer_train"
+)
+reserve = declare(
+    "engine_reserve_train",
+    "B",
+    "memory of a device outside tensors: context, communicators",
+    origin="engine.reserve_train",
+)
+fragmentation = declare(
+    "engine_fragmentation", "1", "memory that the framework holds over its peak of tensors, as a share of them",
+    origin="engine.fragmentation",
+)  # fmt: skip
+bucket = declare("engine_bucket", "B", "buffers of gradient and parameter exchange", origin="engine.bucket")
+
+layers = arch_leaf("layer_count")
+ranks = tp * pp * cp * dp
+micro_batches = global_batch / (micro_batch * dp)
+
+zero1 = minimum(zero, 1)
+zero2 = minimum(zero, 2) - zero1
+zero3 = minimum(zero, 3) - minimum(zero, 2)
+vector_split = ONE + sequence_parallel * (tp - 1)
