@@ -131,16 +131,34 @@ def _flat(context: Any, program: Program, block: Block, parts: Mapping[str, Sequ
 
 def survivors(rows: Gathered, role: Role, read: Read) -> NDArray[np.int64]:
     """Return the rows that no other row makes superfluous, replica for replica, among rows of one context."""
-    ranks = rows.ports["ranks"][:, 0, 0]
     if role.kind == "pool":
-        costs = _pool_costs(rows, read)
-    elif role.kind == "part":
-        costs = np.column_stack([rows.port(name) for name in sorted(role.ports)])
-    else:
-        further = [rows.port(name) for name in ("power_idle", "power_loaded") if read.power]
-        others = np.column_stack(further) if further else np.empty((ranks.size, 0))
-        return thin(ranks, rows.port("duration"), others)
-    return pareto(costs)
+        return pareto(_pool_costs(rows, read))
+    if role.kind == "part":
+        return pareto(np.column_stack([rows.port(name) for name in sorted(role.ports)]))
+    further = [rows.port(name) for name in ("power_idle", "power_loaded") if read.power]
+    if role.parts:
+        return _by_systems(rows, role, np.column_stack([rows.port("duration"), *further]))
+    others = np.column_stack(further) if further else np.empty((rows.rows, 0))
+    return thin(rows.port("ranks"), rows.port("duration"), others)
+
+
+def _by_systems(rows: Gathered, role: Role, costs: Array) -> NDArray[np.int64]:
+    """Prune a run of parts among rows whose parts stand on the same systems, by the ranks of every part and the costs."""
+    systems, ranks = [], []
+    for name in role.parts:
+        at = rows.axes[f"{PART}{name}"].astype(np.int64)
+        of_row = np.concatenate([np.full(part.rows, number) for number, part in enumerate(rows.parts[name])])
+        names = [part.context.binder.system.id for part in rows.parts[name]]
+        number = {system: order for order, system in enumerate(dict.fromkeys(names))}
+        systems.append(np.array([number[names[i]] for i in of_row[at]], dtype=np.int64))
+        ranks.append(np.concatenate([part.port("ranks") for part in rows.parts[name]])[at])
+    criteria = np.column_stack([*ranks, costs])
+    kinds, which = np.unique(np.column_stack(systems), axis=0, return_inverse=True)
+    kept = []
+    for kind in range(len(kinds)):
+        members = np.flatnonzero(which.reshape(-1) == kind)
+        kept.append(members[pareto(criteria[members])])
+    return np.sort(np.concatenate(kept))
 
 
 def _pool_costs(rows: Gathered, read: Read) -> Array:

@@ -165,8 +165,7 @@ def _rules(program: Program) -> Iterable[Any]:
 def _setting(
     ask: Ask, system: System, chip: Any, leaves: Mapping[str, Leaf], classes: Mapping[str, tuple[Leaf, ...]], chips: int
 ) -> Setting:
-    fabric = ask.catalog.network(ask.problem.hardware.fabric) if ask.problem.hardware.fabric else None
-    machine = _machine(system, fabric, max(chips, ask.problem.limits.chips or MOST_CHIPS, system.chips))
+    machine = _machine(ask, system, max(chips, ask.problem.limits.chips or MOST_CHIPS, system.chips))
     ideal = ask.problem.assume.efficiency == "ideal"
     inner, outer = (ask.catalog.link_share(chip.id, kind).value for kind in ("all_gather", "scale_out_all_reduce"))
     return Setting(
@@ -182,8 +181,14 @@ def _setting(
     )
 
 
-def _machine(system: System, fabric: Any, chips: int) -> Machine:
-    """Return the machine of so many chips, or of one system where nothing would join more."""
+def _machine(ask: Ask, system: System, chips: int) -> Machine:
+    """Return the user's own machine, else that of so many chips, or of one system where nothing would join more."""
+    hardware = ask.problem.hardware
+    if hardware.topology is not None:
+        from tokenmill.imports.topology import read_topology
+
+        return read_topology(hardware.topology)
+    fabric = ask.catalog.network(hardware.fabric) if hardware.fabric else None
     try:
         return machine_of(system, fabric, chips)
     except CatalogError:
