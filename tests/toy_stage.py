@@ -1,6 +1,7 @@
 """A stage of no use but to read problem files with: a pool with classes, and a run."""
 
 import sympy as sp
+
 from tokenmill_models.stage import Axis, Demand, Input, Route, StageModel
 
 RATE = sp.Symbol("toy_rate", nonnegative=True)

@@ -100,7 +100,7 @@ def _attribute(item: Any, path: str) -> Any:
 
 def resolved(problem: Problem) -> dict[str, Any]:
     """Return the whole problem with its defaults as plain JSON tables in SI; unlimited is null."""
-    return {item.name: _plain(getattr(problem, item.name)) for item in fields(problem)}
+    return {item.name: _plain(getattr(problem, item.name)) for item in fields(problem) if item.name != "base"}
 
 
 def _plain(value: Any) -> Any:

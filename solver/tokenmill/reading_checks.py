@@ -43,9 +43,10 @@ def check_problem(problem: Problem, state: Reading, stages: Mapping[str, StageMo
 def _price(price: PriceOverride, state: Reading) -> None:
     path = state.places.get(id(price), "hardware.price")
     given = [name for name in _FIGURES if getattr(price, name) is not None]
-    if len(given) != 1:
+    unread = any(mistake.key.startswith(path) for mistake in state.mistakes)  # a mistaken figure is no missing one
+    if len(given) > 1 or (not given and not unread):
         state.refuse(path, listed(given), f"exactly one of {listed(_FIGURES)}")
-    elif (given[0] == "purchase") != (price.market == "buy"):
+    elif given and (given[0] == "purchase") != (price.market == "buy"):
         state.refuse(
             f"{path}.{given[0]}", f"a {given[0]} on the market {price.market}", "purchase with buy, else a rent"
         )

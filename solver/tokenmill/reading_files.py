@@ -55,9 +55,11 @@ def read_text(text: str) -> dict[str, Any]:
 
 def parse(text: str, suffix: str, place: str) -> dict[str, Any]:
     """Return the tables of a text in the format of a file suffix; `place` stands in mistakes."""
-    readers: dict[str, Callable[[str, str], Any]] = {".json": _json, ".yaml": _yaml, ".yml": _yaml}
+    reader: Callable[[str, str], Any] = _toml
+    if suffix in SUFFIXES[1:]:
+        reader = _json if suffix == ".json" else _yaml
     try:
-        found = readers.get(suffix, _toml)(text.removeprefix("\ufeff"), place)
+        found = reader(text.removeprefix("\ufeff"), place)
     except RecursionError as error:
         raise _fail(place, "tables nested too deep", "the tables of the reference") from error
     if not isinstance(found, dict):

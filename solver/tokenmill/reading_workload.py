@@ -244,7 +244,7 @@ def _complete_classes(path: str, keys: StageKeys, found: _Found, state: Reading)
                 values[label] = found.shared[label]
             elif item.default is not None:
                 values[label] = _default(item)
-            elif item.required and keys.level() + label not in keys.inputs:
+            elif item.required:
                 state.refuse(".".join((path, keys.level() + label)), "nothing", f"a value: {item.doc}")
         complete.append(RequestClass(made.name, made.share, values))
     found.classes = tuple(complete)

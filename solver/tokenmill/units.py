@@ -166,7 +166,7 @@ def _unit(unit: str, *, money: bool) -> tuple[float, Exponents]:
         raise ValueError(f"a unit of more than {MOST_UNIT_CHARACTERS} characters")
     scale = 1.0
     first, slash, rest = unit.partition("/")
-    if first in _DECIMAL and not (first and slash and not money):
+    if first in _DECIMAL:
         scale, unit = _DECIMAL[first], "1" + slash + rest
     factor, exponents = _product(unit)
     if money:
@@ -312,13 +312,16 @@ def format_quantity(value: float, dimension: str) -> str:
     step, prefix = next(((s, p) for s, p in _STEPS if size >= s * 0.9995), (1.0, ""))
     if unit == "kg":
         step, prefix = 1.0, ""
-    return f"{sign}{_digits(size / step)} {prefix}{unit}".rstrip()
+    digits = _digits(size / step)
+    if wanted == _COUNT and not prefix:
+        digits = digits.removesuffix(".0")
+    return f"{sign}{digits} {prefix}{unit}".rstrip()
 
 
 def _unit_name(wanted: Exponents, dimension: str) -> str:
     if wanted == _COUNT:
         return ""
-    return "W" if wanted == _POWER else dimension
+    return "W" if wanted == _POWER else dimension.removeprefix("1")
 
 
 def _format_time(size: float) -> str:
@@ -357,5 +360,5 @@ def _digits(size: float) -> str:
     text = f"{size:.{places}f}"
     if "." in text:
         text = text.rstrip("0")
-        text = text + "0" if text.endswith(".") else text
+        text += "0" if text.endswith(".") else ""
     return text
