@@ -126,11 +126,11 @@ def starcoder2(c: Config) -> Text:
     """StarCoder2: biases everywhere, windowed, tied head."""
     s, bias = heads_of(c, 2), c.flag("use_bias", default=True)
     mlp = dense(s.hidden, width_of(c), gated=False, bias=bias)
+    layer_windows = windows(c, lambda _: True)
     made = {
-        w: Block(attention(s, qkv_bias=bias, out_bias=bias, window=w), mlp, 4 * s.hidden)
-        for w in {None, c.optional("sliding_window")}
+        w: Block(attention(s, qkv_bias=bias, out_bias=bias, window=w), mlp, 4 * s.hidden) for w in set(layer_windows)
     }
-    return text_model(c, [made[w] for w in windows(c, lambda _: True)], tie=True, other=2 * s.hidden)
+    return text_model(c, [made[w] for w in layer_windows], tie=True, other=2 * s.hidden)
 
 
 def stablelm(c: Config) -> Text:

@@ -39,8 +39,8 @@ class Config:
         return value
 
     def optional(self, *names: str) -> int | None:
-        """Return a whole number, or None where it is absent."""
-        return self.count(*names) if self.get(*names) is not None else None
+        """Return a whole number (0 where the family means "none"), or None where it is absent."""
+        return self.count(*names, least=0) if self.get(*names) is not None else None
 
     def number(self, name: str, default: float) -> float:
         """Return a finite number."""

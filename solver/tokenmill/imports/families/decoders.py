@@ -16,8 +16,11 @@ def width_of(c: Config) -> int:
 
 
 def windows(c: Config, pattern: Callable[[int], bool], default: int | None = None) -> list[int | None]:
-    """Window of each layer: by ``layer_types`` where given, else by `pattern` (is layer i windowed?)."""
-    window = c.optional("sliding_window", "sliding_window_size") or default
+    """Window of each layer: by ``layer_types`` where given, else by `pattern` (is layer i windowed?).
+
+    A runtime's own ``sliding_window_size`` is no property of the model and is not read.
+    """
+    window = c.optional("sliding_window") or default
     types = c.items("layer_types", c.layers)
     if window is None:
         return [None] * c.layers
@@ -60,8 +63,6 @@ def mistral(c: Config) -> Text:
     """Mistral: Llama with 8 key/value heads by default and a window in every layer where one is given."""
     s = heads_of(c, 8)
     blocks = stack(c, lambda w: attention(s, window=w), windows(c, lambda _: True), 2 * s.hidden)
-    if c.get("sliding_window") is None:  # a runtime's own `sliding_window_size` is no property of the model
-        blocks = stack(c, lambda w: attention(s, window=w), [None] * c.layers, 2 * s.hidden)
     return text_model(c, blocks, tie=False)
 
 

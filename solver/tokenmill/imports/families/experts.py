@@ -57,8 +57,9 @@ def mixtral(c: Config) -> Text:
     """Mixtral: eight gated experts, two a token."""
     s = heads_of(c, 8)
     mlp = moe(s.hidden, width_of(c), expert_count(c, 8), experts_used(c, 2))
-    made = {w: Block(attention(s, window=w), mlp, 2 * s.hidden) for w in {None, c.optional("sliding_window")}}
-    return text_model(c, [made[w] for w in windows(c, lambda _: True)], tie=False)
+    layer_windows = windows(c, lambda _: True)
+    made = {w: Block(attention(s, window=w), mlp, 2 * s.hidden) for w in set(layer_windows)}
+    return text_model(c, [made[w] for w in layer_windows], tie=False)
 
 
 def _qwen_sparse(c: Config) -> Callable[[int], bool]:
@@ -104,7 +105,7 @@ def phimoe(c: Config) -> Text:
     s = heads_of(c, 8)
     bias = c.flag("attention_bias", default=False)
     mlp = moe(s.hidden, width_of(c), expert_count(c, 16), experts_used(c, 2))
-    mixer = attention(s, qkv_bias=bias, out_bias=bias, window=c.optional("sliding_window"))
+    mixer = attention(s, qkv_bias=bias, out_bias=bias, window=c.optional("sliding_window") or None)
     blocks = [Block(mixer, mlp, 4 * s.hidden)] * c.layers
     return text_model(c, blocks, tie=False, other=2 * s.hidden, head_bias=c.flag("lm_head_bias", default=False))
 

@@ -52,7 +52,7 @@ def heads_of(c: Config, kv_default: int | None = None, head_dim: int | None = No
     heads = c.count("num_attention_heads", "n_head", "n_heads", "num_heads")
     kv_heads = c.count("num_key_value_heads", "num_kv_heads", default=kv_default or heads)
     given = c.optional("head_dim", "kv_channels", "attention_head_dim")
-    if given is None and head_dim is None and hidden % heads:
+    if not given and head_dim is None and hidden % heads:
         raise c.fail("num_attention_heads", heads, f"a divisor of the hidden size {hidden}, or a head_dim")
     if heads % kv_heads:
         raise c.fail("num_key_value_heads", kv_heads, f"a divisor of the {heads} attention heads")

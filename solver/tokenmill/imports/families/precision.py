@@ -101,7 +101,7 @@ def precisions(c: Config) -> tuple[str, str, str | None]:
     left = [
         str(name)
         for key in ("ignore", "modules_to_not_convert", "exclude_modules")
-        for name in quantised.get(key) or ()
+        for name in quantised.items(key) or ()
     ]
     if any("self_attn" in name and "*" in name for name in left):
         return base, base, precision

@@ -18,6 +18,8 @@ def _attention(c: Config, part: Config, bias: bool) -> Mixer:
     if part.flag("replace_with_linear", default=False):
         return Mixer("none", (_linear(h),))
     group = part.count("n_heads_in_group")
+    if heads % group:
+        raise part.fail("n_heads_in_group", group, f"a divisor of the {heads} attention heads")
     size = c.count("head_dim", default=h // heads)
     return attention(
         Heads(h, heads, heads // group, size, size),

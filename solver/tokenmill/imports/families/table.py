@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tokenmill.imports.families import classic, decoders, experts, gemmas, hybrids, latent, recurrent
+from tokenmill.imports.families import classic, decoders, experts, gemmas, hybrids, latent, recurrent, unusual
 from tokenmill.imports.families.config import Config
 from tokenmill.imports.families.parts import Text
 
 FAMILIES: Mapping[str, Callable[[Config], Text]] = {
-    **dict.fromkeys(("llama", "baichuan", "yi", "xverse", "exaone", "aquila", "orion", "helium"), decoders.llama),
+    **dict.fromkeys(("llama", "baichuan", "yi", "xverse", "exaone", "aquila", "helium"), decoders.llama),
     "smollm3": decoders.smollm3,
-    **dict.fromkeys(("mistral", "ministral"), decoders.mistral),
+    **dict.fromkeys(("mistral", "ministral", "ministral3"), decoders.mistral),
     "qwen": decoders.qwen,
     "qwen2": decoders.qwen2,
     "mimo": decoders.mimo,
@@ -91,6 +91,14 @@ FAMILIES: Mapping[str, Callable[[Config], Text]] = {
     **dict.fromkeys(("lfm2", "lfm2_moe"), hybrids.lfm2),
     "rwkv": recurrent.rwkv4,
     **dict.fromkeys(("rwkv5", "rwkv6"), recurrent.rwkv5),
+    "minicpm": unusual.minicpm,
+    "orion": unusual.orion,
+    "arcee": unusual.arcee,
+    "openelm": unusual.openelm,
+    "recurrent_gemma": unusual.recurrent_gemma,
+    "afmoe": unusual.afmoe,
+    "flex_olmo": unusual.flex_olmo,
+    "exaone_moe": unusual.exaone_moe,
     "gemma3n_text": gemmas.gemma3n,
     "gemma4_text": gemmas.gemma4,
     "mllama_text_model": gemmas.mllama,
@@ -111,8 +119,12 @@ BY_CLASS: Mapping[str, str] = {
     "LongcatFlashForCausalLM": "longcat_flash",
 }
 
+_SHARED = (
+    "several layers run one attention block with adapters of their own: weights that layers share are missing here"
+)
 _ENCODER = "an encoder-decoder: cross-attention and a second stack are missing from the formulas"
 REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("zamba", "zamba2"), _SHARED),
     **dict.fromkeys(
         ("t5", "mt5", "umt5", "t5gemma", "bart", "mbart", "pegasus", "marian", "m2m_100", "whisper", "led", "longt5"),
         _ENCODER,

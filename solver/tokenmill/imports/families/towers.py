@@ -233,6 +233,42 @@ def _mllama(v: Config, text_hidden: int) -> list[Tower]:
     return [Tower("vision", parameters, local.matrices + whole.matrices)]
 
 
+def _side(v: Config, name: str, default: int) -> int:
+    """Return the side of an image or patch, which some files give as [height, width]."""
+    value = v.get(name)
+    if isinstance(value, list) and value:
+        return Config({name: value[0]}, v.source, v.place).count(name)
+    return v.count(name, default=default)
+
+
+def _internvl(v: Config, text_hidden: int) -> list[Tower]:
+    h, size, side = v.count("hidden_size"), _side(v, "patch_size", 14), _side(v, "image_size", 448)
+    rms = v.text("norm_type", "layer_norm") == "rms_norm"
+    vit = Vit(
+        h,
+        v.count("intermediate_size"),
+        v.count("num_hidden_layers"),
+        3 * size**2,
+        attention_bias=v.flag("qkv_bias", "attention_bias", default=True),
+        layer_norm=not rms,
+    )
+    # q, k, v may go without a bias where the output has one; each layer scales its two parts, and may norm q and k
+    own = vit.layers * (2 * h + (0 if vit.attention_bias else h))
+    own += vit.layers * 2 * h if v.flag("qk_normalization", "use_qk_norm", default=False) else 0
+    positions = ((side // size) ** 2 + 1) * h
+    merged = 4 * h
+    project = 2 * merged + _linear(merged, text_hidden) + _linear(text_hidden, text_hidden)
+    return [Tower("vision", vit.parameters + h + own + h + positions + project, vit.matrices)]
+
+
+def _phi3_v(v: Config, text_hidden: int) -> list[Tower]:
+    # CLIP ViT-L/14 at 336 pixels: the file names it without its sizes
+    vit, parameters = _clip(Config({}, v.source, v.place))
+    merged = 4 * vit.hidden
+    project = _linear(merged, text_hidden) + _linear(text_hidden, text_hidden) + 2 * merged
+    return [Tower("vision", parameters + project, vit.matrices)]
+
+
 COUNTED: Mapping[str, Callable[[Config, int], list[Tower]]] = {
     "qwen2_vl": _qwen2_vl,
     "qwen2_5_vl": _qwen25_vl,
@@ -246,6 +282,8 @@ COUNTED: Mapping[str, Callable[[Config, int], list[Tower]]] = {
     **dict.fromkeys(("idefics3", "smolvlm"), _idefics3),
     "llama4": _llama4,
     "mllama": _mllama,
+    **dict.fromkeys(("internvl", "internvl_chat"), _internvl),
+    "phi3_v": _phi3_v,
 }
 
 
@@ -258,7 +296,7 @@ def towers_of(c: Config, wrapper: str, text_hidden: int) -> tuple[tuple[Tower, .
         for name in ("audio_config", "speech_config")
         if c.get(name)
     ]
-    vision = c.sub("vision_config")
+    vision = c.sub("vision_config") or c.sub("img_processor")
     if vision is None and wrapper == "llama4":
         vision = Config({}, c.source, "vision_config.")
         notes.append("vision encoder: the one both published Llama 4 models share, as the file has no vision_config")

@@ -28,6 +28,7 @@ WRAPPERS: Mapping[str, str] = {
     "llava_next": "llama",
     "idefics3": "llama",
     "smolvlm": "llama",
+    "phi3_v": "phi3",
     "internvl": "qwen2",
     "internvl_chat": "",
     "glm4v": "glm4v_text",
