@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tokenmill.errors import ImportFileError, nearest
 from tokenmill.imports.families.config import Config
-from tokenmill.imports.families.parts import layer_kinds
+from tokenmill.imports.families.parts import Text, layer_kinds
 from tokenmill.imports.families.precision import precisions
 from tokenmill.imports.families.table import BY_CLASS, FAMILIES, REFUSED
 from tokenmill.imports.families.towers import towers_of
@@ -36,11 +36,18 @@ def family_of(c: Config) -> str:
     return name
 
 
+def _check_experts(c: Config, text: Text) -> None:
+    for mlp in {block.mlp for block in text.blocks}:
+        if mlp.active > mlp.experts:
+            raise c.fail("experts of a token (num_experts_per_tok)", mlp.active, f"at most the {mlp.experts} experts")
+
+
 def assemble(c: Config, name: str) -> Architecture:
     """Build the architecture that the configuration describes."""
     inner, wrapper = text_config(c)
     family = family_of(inner)
     text = FAMILIES[family](inner)
+    _check_experts(inner, text)
     towers, notes = towers_of(c, wrapper, text.hidden)
     base, weights, experts = precisions(c)
     return Architecture(
