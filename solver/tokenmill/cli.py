@@ -144,7 +144,7 @@ def derive(
     style = "json" if json else style
     if style not in ("text", "latex", "python", "json"):
         raise ProblemError([Mistake("--as", repr(style), "text, latex, python, json")])
-    if name not in derivations.library() and (rows := derivations.listing(name)) and target is None and not given:
+    if target is None and not given and (rows := derivations.listing(name)):
         return _list_formulas(rows, style)
     found = derivations.derive(name)
     if target is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,9 +49,13 @@ def settle(arguments: Sequence[str]) -> list[str]:
         if word == "--json" and _writes_files(arguments):
             following = arguments[at + 1] if at + 1 < len(arguments) else "--"
             settled += ["-"] if following.startswith("-") and following != "-" else []
+    if repeated and settled[-2:-1] != [repeated]:
+        settled.append(repeated)
     return settled
 
 
+# how every error of the project names the nearest known name
+_NEAREST = re.compile(r"did you mean '([^']+)'")
 _REPEATED = ("--given", "--set")
 
 
@@ -92,7 +97,8 @@ def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:
     except (SolverError, AuditError) as error:
         return _internal(error, arguments)
     except TokenmillError as error:
-        return _bad_input([Mistake(getattr(error, "key", ""), str(error), "")], arguments)
+        near = _NEAREST.search(str(error))
+        return _bad_input([Mistake("", str(error), "", near and near[1])], arguments)
     except KeyboardInterrupt:
         sys.stderr.write("stopped before there was a plan\n")
         return NO_PLAN
@@ -112,7 +118,7 @@ def _bad_input(mistakes: Sequence[Mistake], arguments: Sequence[str]) -> int:
     errors = [{"key": m.key, "found": m.found, "allowed": m.allowed, "nearest": m.nearest} for m in mistakes]
     _write_errors(errors, arguments)
     for mistake in mistakes:
-        text = str(mistake) if mistake.allowed or mistake.key else mistake.found
+        text = str(mistake) if mistake.allowed else mistake.found
         sys.stderr.write(f"error: {text}\n")
     return BAD_INPUT
 

@@ -88,7 +88,7 @@ def _look_up(
                     continue
                 leaf = binder.leaf(about)
                 if leaf.value is not None:
-                    found[symbol] = Given(leaf.value, f"{names[source]}; {leaf.source}; {leaf.evidence}")
+                    found[symbol] = Given(leaf.value, f"{names[source]}, {leaf.evidence}: {leaf.source}")
         except (TokenmillError, AttributeError, LookupError, StopIteration) as error:
             mistakes.append(Mistake(f"--given {source}", repr(names[source]), str(error) or "a name of the catalogue"))
     return found

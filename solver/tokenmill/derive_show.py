@@ -8,7 +8,7 @@ import sympy as sp
 
 from tokenmill.explain import value_text
 from tokenmill_models import printing
-from tokenmill_models.formula import Formula
+from tokenmill_models.compile import exact
 from tokenmill_models.symbols import quantity
 
 if TYPE_CHECKING:
@@ -31,14 +31,21 @@ def as_text(derivation: Derivation) -> str:
         lines += [f"  {printing.text(relation)}" for relation in formula.valid]
     lines += ["", f"source: {formula.source.text}"]
     lines += [f"  {step}" for step in formula.source.steps]
-    if (value := derivation.value) is not None:
-        about = quantity(derivation.wanted)
-        lines += [
-            "",
-            f"{derivation.wanted.name} = {value_text(value, about.dimension)}  ({value:.12g} {about.dimension})",
-        ]
-        lines += [f"  not valid here: {printing.text(relation)} does not hold" for relation in _broken(derivation)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_value_lines(derivation)]) + "\n"
+
+
+def _value_lines(derivation: Derivation) -> list[str]:
+    """Return the value, or why there is none although every number is there."""
+    wanted, value = quantity(derivation.wanted), derivation.value
+    if value is None:
+        missing = [s.name for s in _needed(derivation) if s.name not in derivation.values]
+        return ["", f"{wanted.symbol.name}: no value meets these numbers"] if not missing else []
+    lines = ["", f"{wanted.symbol.name} = {value_text(value, wanted.dimension)}  ({value:.12g} {wanted.dimension})"]
+    return lines + [f"  not valid here: {printing.text(relation)} does not hold" for relation in _broken(derivation)]
+
+
+def _needed(derivation: Derivation) -> list[sp.Symbol]:
+    return [symbol for symbol in _all_symbols(derivation) if symbol != derivation.wanted]
 
 
 def as_latex(derivation: Derivation) -> str:
@@ -113,15 +120,10 @@ def _relation(derivation: Derivation) -> str:
     """Return the sign of the inequality that a rounded formula turns into when it is inverted."""
     formula = derivation.formula
     slope = sp.diff(formula.expr, derivation.target)
-    rises = {symbol: sp.Rational(at + 3, 2) for at, symbol in enumerate(sorted(slope.free_symbols, key=str))}
-    grows = slope.is_positive or slope.is_nonnegative
-    falls = slope.is_negative or slope.is_nonpositive
-    if not grows and not falls and slope.free_symbols <= {derivation.target}:
-        grows = bool(slope.subs(rises) > 0)
-        falls = not grows
+    grows, falls = slope.is_nonnegative, slope.is_nonpositive
     if not grows and not falls:
         return " = "
-    at_least = grows == (formula.rounding == "floor")
+    at_least = bool(grows) == (formula.rounding == "floor")
     return " >= " if at_least else " <= "
 
 
@@ -144,7 +146,8 @@ def _symbol_rows(derivation: Derivation) -> list[str]:
     rows = []
     for symbol in symbols:
         about, given = quantity(symbol), derivation.values.get(symbol.name)
-        value = f" = {value_text(given.value, about.dimension)} ({given.source})" if given else ""
+        known = given is not None and symbol != derivation.wanted
+        value = f" = {value_text(given.value, about.dimension)} ({given.source})" if given and known else ""
         rows.append(f"{symbol.name:<{width}}  {about.dimension:<{unit_width}}  {about.doc}{value}")
     return rows
 
@@ -164,20 +167,9 @@ def _symbol_json(derivation: Derivation, symbol: sp.Symbol) -> dict[str, Any]:
 
 def _broken(derivation: Derivation) -> list[sp.Basic]:
     """Return the relations of validity that the given numbers break."""
-    from tokenmill_models.compile import exact
-
-    formula: Formula = derivation.formula
+    formula = derivation.formula
     known = {name: given.value for name, given in derivation.values.items()}
     if derivation.target is not None and derivation.value is not None:
         known[derivation.target.name] = derivation.value
     told = [relation for relation in formula.valid if all(s.name in known for s in relation.free_symbols)]
-    return [r for r in told if not exact_relation(r, {s: known[s.name] for s in r.free_symbols}, exact)]
-
-
-def exact_relation(relation: sp.Basic, values: dict[sp.Symbol, float], exact: Any) -> bool:
-    """Return whether a relation holds at the numbers."""
-    return bool(
-        relation.func(
-            *(sp.Float(float(exact(side, {s: values[s] for s in side.free_symbols}))) for side in relation.args)
-        )
-    )
+    return [r for r in told if not exact(r, {s: known[s.name] for s in r.free_symbols})]

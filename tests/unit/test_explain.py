@@ -4,6 +4,7 @@ import json
 
 import pytest
 import sympy as sp
+
 from samples_plan import sample_graph, sample_plan
 from tokenmill.errors import ProblemError
 from tokenmill.explain import explain, unfold

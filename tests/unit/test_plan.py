@@ -5,15 +5,13 @@ import os
 import stat
 
 import pytest
+
 from samples_plan import sample_plan
 from tokenmill.errors import ProblemError
 from tokenmill.plan import load_plan, write_json
 from tokenmill.plan_json import encode
 
-KEYS = (
-    "schema status objective cost purchases workloads runs flows packing binding alternatives infeasible audit trace "
-    "problem catalog_version run"
-).split()
+KEYS = ["schema", "status", "objective", "cost", "purchases", "workloads", "runs", "flows", "packing", "binding", "alternatives", "infeasible", "audit", "trace", "problem", "catalog_version", "run"]
 
 
 @pytest.fixture(scope="module")

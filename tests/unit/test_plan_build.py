@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from samples_plan import SECONDS, sample_plan
 from tokenmill.plan_pools import bottleneck_of, layout_of, nested
 from tokenmill.report.text import render

@@ -265,15 +265,16 @@ def evidence_counts(plan: Plan) -> dict[str, int]:
     return {word: found.count(word) for word in words if word in found}
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print records as a table, a column a key."""
+def print_rows(rows: Sequence[Mapping[str, Any]], left_out: Sequence[str] = ("source", "origin")) -> None:
+    """Print records as aligned columns, a column a key; long ones are left to `catalog show` and JSON."""
     if not rows:
         print("none")
         return
-    table = _table("", *rows[0])
-    for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    Console(highlight=False).print(table)
+    keys = [key for key in rows[0] if key not in left_out]
+    cells = [keys] + [["" if row.get(key) is None else str(row[key]) for key in keys] for row in rows]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(keys))]
+    for line in cells:
+        print("  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 def print_entry(entry: Mapping[str, Any], indent: str = "") -> None:
