@@ -1,0 +1,85 @@
+"""Times of start-up and of solving, each as a ratio to a peer measured in the same run; never a test.
+
+Prints a table and writes benchmarks/latest.json: [{name, value, unit, size, peer, peer_value, ratio}].
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+REPEATS = 3
+COMMAND = [sys.executable, "-c", "import sys; from tokenmill.cli import main; sys.exit(main())"]
+
+
+def seconds(words: list[str]) -> float:
+    """Return the least wall time of a process over some repeats."""
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+        times.append(time.perf_counter() - start)
+        if done.returncode not in (0, 1):
+            raise SystemExit(f"{' '.join(words[3:])} ended with {done.returncode}: {done.stderr.strip()}")
+    return min(times)
+
+
+def row(name: str, value: float, size: str, peer: str, peer_value: float) -> dict:
+    ratio = value / peer_value if peer_value else None
+    return {
+        "name": name,
+        "value": value,
+        "unit": "s",
+        "size": size,
+        "peer": peer,
+        "peer_value": peer_value,
+        "ratio": ratio,
+    }
+
+
+def start_up() -> list[dict]:
+    bare = seconds([sys.executable, "-c", "pass"])
+    sympy = seconds([sys.executable, "-c", "import sympy"])
+    return [
+        row("tokenmill --help", seconds([*COMMAND, "--help"]), "process", "python -c pass", bare),
+        row("tokenmill derive roofline.ridge", seconds([*COMMAND, "derive", "roofline.ridge"]), "process", "import sympy", sympy),
+        row("tokenmill derive", seconds([*COMMAND, "derive"]), "all formulas", "import sympy", sympy),
+        row("tokenmill catalog list", seconds([*COMMAND, "catalog", "list"]), "process", "python -c pass", bare),
+    ]  # fmt: skip
+
+
+def solves() -> list[dict]:
+    peer = seconds([sys.executable, "-c", "import numpy, sympy, highspy"])
+    return [
+        row(
+            f"tokenmill solve {path.name}",
+            seconds([*COMMAND, "solve", str(path), "--json", "-"]),
+            "process",
+            "import numpy, sympy, highspy",
+            peer,
+        )
+        for path in sorted((ROOT / "problems").glob("*.toml"))
+    ]
+
+
+def main() -> int:
+    rows = start_up() + solves()
+    width = max(len(item["name"]) for item in rows)
+    print(f"{'what':<{width}}  {'seconds':>8}  {'ratio':>6}  peer")
+    for item in rows:
+        print(
+            f"{item['name']:<{width}}  {item['value']:8.3f}  {item['ratio']:6.2f}  {item['peer']} ({item['peer_value']:.3f} s)"
+        )
+    target = ROOT / "benchmarks" / "latest.json"
+    aside = target.with_suffix(".part")
+    aside.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    aside.replace(target)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
