@@ -269,10 +269,14 @@ def load_catalog(extra: Path | None = None) -> Catalog:
     CatalogError
         For a folder that is not there, or a file with a fault, with its place.
     """
-    return _load(None if extra is None else Path(extra).resolve())
+    return _shipped() if extra is None else _load(Path(extra))
 
 
 @cache
+def _shipped() -> Catalog:
+    return _load(None)
+
+
 def _load(extra: Path | None) -> Catalog:
     root = data.path("catalog")
     if extra is not None and not extra.is_dir():

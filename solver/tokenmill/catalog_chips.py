@@ -50,6 +50,7 @@ def read_chip(id: str, entry: Entry, cite: Cite, idle_share: Figure, user: bool)
         For the first fault, with its place, what was found and what is allowed.
     """
     seen = Provenance(entry, cite)
+    hosted = entry.maybe("host_chips", least=1)
     chip = Chip(
         id=id,
         name=entry.text("name", id),
@@ -66,6 +67,7 @@ def read_chip(id: str, entry: Entry, cite: Cite, idle_share: Figure, user: bool)
         figures=seen.figures,
         source=seen.source,
         checked=seen.checked,
+        host_chips=None if hosted is None else int(hosted),
         notes=entry.text("note", ""),
         like=entry.text("like", "") or None,
         status=seen.status,

@@ -147,14 +147,16 @@ def choose_price(rows: Sequence[Price], system: System, newest: str) -> PriceCho
             cheapest[row.provider] = min(amount, cheapest.get(row.provider, amount))
     value = median(cheapest.values())
     bought = latest[0].purchase is not None
+    bare = bought and latest[0].unit == "chip" and system.chips > 1
+    source = "; ".join(dict.fromkeys(row.source for row in latest))
     return PriceChoice(
         per_chip_hour=None if bought else value,
         purchase=value if bought else None,
         providers=tuple(sorted(cheapest)),
         date=max(row.as_of for row in latest),
         stale=months_between(month, newest) > 12,
-        source="; ".join(dict.fromkeys(row.source for row in latest)),
-        evidence=latest[0].evidence,
+        source=f"chips alone, without their host: {source}" if bare else source,
+        evidence="guess" if bare else latest[0].evidence,
     )
 
 

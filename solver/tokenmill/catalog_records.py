@@ -43,7 +43,8 @@ class Chip:
     `measured_bandwidth` [B/s]: what large reads reached;
     `other_engines`: ops/s of NPUs and DLAs, which `peak` does not count. `memory`: tiers, fastest first. `sram`: on-chip
     bytes. `scale_up` [B/s, one direction], `scale_up_pair` to one peer, `scale_up_domain` in chips (1: none). `ranks`:
-    devices that one chip counts as in degrees of parallelism. `idle_power`, `tdp` [W]. `like`: the chip whose achieved
+    devices that one chip counts as in degrees of parallelism. `host_chips`: chips of its
+    plainest host (None: the usual number). `idle_power`, `tdp` [W]. `like`: the chip whose achieved
     shares it takes where it has none of its own.
     """
 
@@ -74,6 +75,7 @@ class Chip:
     figures: Mapping[str, Figure]
     source: str
     checked: bool
+    host_chips: int | None = None
     notes: str = ""
     like: str | None = None
     status: str = "shipping"

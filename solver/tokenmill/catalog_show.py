@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.catalog_records import Chip, Figure, Link, Network, Price, Store, System
+from tokenmill.catalog_records import Chip, Figure, Grid, Link, Network, Price, Store, System
 from tokenmill.errors import CatalogError, nearest
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 KINDS = ("chips", "systems", "links", "networks", "stores", "prices", "cpus", "grids", "power", "precisions", "refused")
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+KWH = 3.6e6
 DECIMAL = ("FLOP/s", "op/s", "B/s", "W")
 
 
@@ -24,7 +25,7 @@ def readable(value: float | None, unit: str) -> str:
     if unit == "B":
         return f"{value / 2**30:.4g} GiB" if value < 1e13 else f"{value / 1e12:.4g} TB"
     if unit == "USD":
-        return f"${value:,.0f}"
+        return f"${value:,.0f}" if value >= 100 else f"${value:.4g}"
     if unit == "s":
         return f"{value * 1e6:.4g} us" if value < 1e-2 else f"{value:.4g} s"
     scale, prefix = next(((s, p) for s, p in PREFIXES if unit in DECIMAL and abs(value) >= s), (1.0, ""))
@@ -105,6 +106,19 @@ def _price(price: Price) -> Row:
     }  # fmt: skip
 
 
+def _grid(grid: Grid) -> Row:
+    return {
+        "id": grid.id,
+        "region": grid.region,
+        "carbon": "-" if grid.carbon is None else f"{grid.carbon * KWH * 1e3:.4g} g/kWh",
+        "price": "-" if grid.price is None else f"${grid.price * KWH:.4g}/kWh",
+        "water": "-" if grid.water is None else f"{grid.water * KWH * 1e3:.4g} L/kWh",
+        "basis": grid.basis,
+        "evidence": grid.evidence,
+        "source": grid.source,
+    }
+
+
 def _plain(record: Any) -> Row:
     """Return the fields of a small record as they are."""
     row: Row = {}
@@ -119,6 +133,7 @@ def _plain(record: Any) -> Row:
 
 ROWS: Mapping[str, Callable[[Any], Row]] = {
     "chips": _chip, "systems": _system, "networks": _network, "links": _link, "stores": _store, "prices": _price,
+    "grids": _grid,
 }  # fmt: skip
 
 

@@ -163,8 +163,8 @@ def plainest_host(chip: Chip, host_watts: float) -> System:
     if chip.missing:
         why = f" ({chip.notes})" if chip.notes else ""
         raise CatalogError(f"chip {chip.id!r} cannot be planned with: no published {', '.join(chip.missing)}{why}")
-    count, topology, dims = _plainest_shape(chip)
-    domain, rate = (1, 0.0) if topology == "none" else (min(count, chip.scale_up_domain), chip.scale_up)
+    shape = _plainest_shape(chip)
+    count = shape["chips"]
     host_power = host_watts * count if count > 1 else 0.0
     power = Figure(count * chip.tdp + host_power, "W", chip.source, "guess")
     port = Figure(ASSUMED_PORT / count, "B/s", "one 100 Gbit/s port a host is assumed", "guess")
@@ -176,16 +176,8 @@ def plainest_host(chip: Chip, host_watts: float) -> System:
         year=chip.year,
         maturity=chip.maturity,
         chip=chip.id,
-        chips_per_node=count,
         nodes=1,
-        chips=count,
-        scale_up_domain=domain,
-        topology=topology,
-        torus_dims=dims,
-        link_bandwidth=chip.scale_up_pair if dims else 0.0,
-        scale_up=rate,
-        scale_up_pair=_pair(topology, domain, rate, chip.scale_up_pair),
-        in_switch_reduction=chip.in_switch_reduction and topology == "switch",
+        **shape,
         host_link=chip.host_link,
         scale_out=port.value,
         scale_out_name=port.source,
@@ -202,13 +194,23 @@ def plainest_host(chip: Chip, host_watts: float) -> System:
     )
 
 
-def _plainest_shape(chip: Chip) -> tuple[int, str, tuple[int, ...]]:
-    """Return chips, topology and torus dimensions of the plainest host."""
-    if chip.kind in ("soc", "npu") and chip.scale_up_domain < LARGEST_HOST:
-        return 1, "none", ()
-    topology = "none" if chip.scale_up_topology == "bridge" else chip.scale_up_topology
-    if topology == "torus3d":
-        return 4, topology, (2, 2, 1)
-    if topology == "none" and not chip.host_link:
-        return 1, topology, ()
-    return LARGEST_HOST, topology, (2, 4) if topology == "torus2d" else ()
+def _plainest_shape(chip: Chip) -> dict[str, Any]:
+    """Return chips and scale-up network of the plainest host."""
+    alone = chip.kind in ("soc", "npu") and chip.scale_up_domain < LARGEST_HOST
+    topology = "none" if alone or chip.scale_up_topology == "bridge" else chip.scale_up_topology
+    alone |= topology == "none" and not chip.host_link
+    count = chip.host_chips or (1 if alone else 4 if topology == "torus3d" else LARGEST_HOST)
+    topology = topology if count > 1 else "none"
+    domain, rate = (1, 0.0) if topology == "none" else (min(count, chip.scale_up_domain), chip.scale_up)
+    dims = {"torus2d": (2, 4), "torus3d": (2, 2, 1)}.get(topology, ())
+    return {
+        "chips_per_node": count,
+        "chips": count,
+        "topology": topology,
+        "scale_up_domain": domain,
+        "torus_dims": dims,
+        "link_bandwidth": chip.scale_up_pair if dims else 0.0,
+        "scale_up": rate,
+        "scale_up_pair": _pair(topology, domain, rate, chip.scale_up_pair),
+        "in_switch_reduction": chip.in_switch_reduction and topology == "switch",
+    }

@@ -1,0 +1,93 @@
+"""The page ``docs/catalog.md``: what the catalogue holds, and every figure in it that nobody has checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tokenmill.catalog import Catalog, Figure, Rate, load_catalog
+
+HEAD = """# The catalogue
+
+Written by `python -m tokenmill.catalog_page docs/catalog.md`; not edited by hand.
+
+Every figure has a source and one of these marks: **measured**, **datasheet** (read in the source named), **claim** (of the
+maker, for a product that nobody else has measured) or **guess** (recalled, estimated or derived). A figure marked guess may
+enter a plan, which shows the mark; no test takes one as its oracle.
+"""
+
+
+def page(catalog: Catalog) -> str:
+    """Return the page in Markdown."""
+    parts = [HEAD, _counts(catalog), _unchecked("Chips", catalog.chips), _unchecked("Systems", catalog.systems)]
+    parts += [_unchecked("Networks", catalog.networks), _unchecked("Stores", catalog.stores)]
+    parts += [
+        _prices(catalog),
+        _rates("CPU and storage steps", catalog.cpus),
+        _rates("Power", catalog.power),
+        _refused(catalog),
+    ]
+    return "\n".join(parts)
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    names = list(header)
+    lines = [names, ["---"] * len(names), *([str(cell) for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _counts(catalog: Catalog) -> str:
+    rows = []
+    for name in ("chips", "systems", "networks", "stores"):
+        records: Mapping[str, object] = getattr(catalog, name)
+        rows.append((name, len(records), sum(bool(getattr(record, "checked", False)) for record in records.values())))
+    rows.append(("prices", len(catalog.prices), sum(price.evidence != "guess" for price in catalog.prices)))
+    return "## What it holds\n\n" + _table(("table", "entries", "main figures read in a source"), rows)
+
+
+def _unchecked(title: str, records: Mapping[str, object]) -> str:
+    rows = []
+    for id, record in sorted(records.items()):
+        figures: Mapping[str, Figure] = getattr(record, "figures", {})
+        doubted = [name for name, figure in figures.items() if figure.evidence == "guess" and name != "idle_power"]
+        claimed = [name for name, figure in figures.items() if figure.evidence == "claim"]
+        if doubted or claimed:
+            rows.append((f"`{id}`", ", ".join(doubted) or "-", ", ".join(claimed) or "-"))
+    note = (
+        "\nThe idle power of a chip is a guess wherever it is not given: the usual share of its limit.\n"
+        if title == "Chips"
+        else ""
+    )
+    return f"## {title}\n{note}\n" + _table(("entry", "guess", "claim"), rows)
+
+
+def _prices(catalog: Catalog) -> str:
+    rows = [
+        (f"`{price.chip or price.system}`", price.market, price.provider, price.as_of, price.notes or "-")
+        for price in catalog.prices
+        if price.evidence == "guess"
+    ]
+    return "## Prices\n\n" + _table(("of", "market", "provider", "as of", "note"), sorted(rows))
+
+
+def _rates(title: str, rates: Mapping[str, Rate]) -> str:
+    rows = [(f"`{id}`",) for id, rate in rates.items() if rate.figure.evidence == "guess"]
+    return f"## {title}\n\n" + _table(("guess",), rows)
+
+
+def _refused(catalog: Catalog) -> str:
+    rows = [(f"`{id}`", refused.status, refused.reason) for id, refused in sorted(catalog.refused.items())]
+    return "## Not offered\n\n" + _table(("name", "status", "reason"), rows)
+
+
+def main(target: Path) -> None:
+    """Write the page."""
+    aside = target.with_name(target.name + ".part")
+    aside.write_text(page(load_catalog()), encoding="utf-8")
+    aside.replace(target)
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(Path(sys.argv[1]))
