@@ -122,7 +122,7 @@ def number(raw: Any, key: Key, path: str, state: Reading) -> Any:
         many = isinstance(raw, list | tuple) and raw
         return state.refuse(path, show(raw), f"one value, {bounds(key)}" if many else bounds(key))
     else:
-        factor = _bare_factor(key, state.si)
+        factor = bare_factor(key, state.si)
         if factor is None:
             return state.refuse(path, f"{show(raw)} without a unit", bounds(key))
         try:
@@ -132,7 +132,8 @@ def number(raw: Any, key: Key, path: str, state: Reading) -> Any:
     return _bounded(value, raw, key, path, state)
 
 
-def _bare_factor(key: Key, si: bool) -> float | None:
+def bare_factor(key: Key, si: bool) -> float | None:
+    """Return the factor to SI of a number without a unit, None where the key needs one."""
     for ending, dimension, factor in _CARRIED:
         if key.dimension == dimension and key.name.endswith(ending):
             return factor

@@ -25,7 +25,7 @@ MOST_CHARACTERS = 100
 DAY = 86400.0
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-_TERM = re.compile(r"([^\W\d_]+|1)(?:\^(\d))?")
+_TERM = re.compile(r"([A-Za-zµ]+|1)(?:\^(\d))?", re.ASCII)
 
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _SMALL = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9}
@@ -73,7 +73,7 @@ _WORDS: dict[str, tuple[float, Exponents, dict[str, float]]] = {
 
 # dimension -> (what it is, an example of its text)
 _EXAMPLES = {
-    "1": ("a count", "70e9 or 70 G"),
+    "1": ("a count", "70 G"),
     "s": ("a time", "40 ms"),
     "1/s": ("a rate", "400 /s"),
     "B": ("bytes", "80 GB"),
@@ -130,10 +130,16 @@ def parse_quantity(text: str, dimension: str) -> float:
 def describe(dimension: str) -> str:
     """Return in words, with an example, what text of the dimension looks like."""
     wanted = parse_dimension(dimension)
-    for known, (words, example) in _EXAMPLES.items():
+    for known, (words, text) in _EXAMPLES.items():
         if parse_dimension(known) == wanted:
-            return f'{words} such as "{example}"' if wanted != _COUNT else f"{words} such as {example}"
+            return f'{words} such as "{text}"'
     return f"a value with a unit of {dimension}"
+
+
+def example(dimension: str) -> str:
+    """Return text of the dimension, as an example."""
+    wanted = parse_dimension(dimension)
+    return next((text for known, (_, text) in _EXAMPLES.items() if parse_dimension(known) == wanted), f"1 {dimension}")
 
 
 def _wrong(exponents: Exponents) -> str:

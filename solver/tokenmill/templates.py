@@ -1,0 +1,171 @@
+"""Commented problem files, printed from what a stage declares; ``#key = value`` lines hold without their mark, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from math import isinf
+from typing import Any
+
+from tokenmill.errors import Mistake, ProblemError, nearest
+from tokenmill.problem import Horizon, Limits, Ownership, Workload
+from tokenmill.reading_keys import Key, key_of_input, keys_of
+from tokenmill.reading_stage import PUBLISHED, StageKeys, stage_keys
+from tokenmill.reading_values import bare_factor, listed
+from tokenmill.units import example, format_quantity
+from tokenmill_models.stage import PLANNED, Axis, Input, StageModel, stages
+
+MODEL = "llama-3.1-8b"
+SHOWN = 8  # values of a choice
+DEADLINE = 90 * 86400.0
+LENGTH, RATE, LARGE_COUNT, SMALL_COUNT = 1000, 10, 1e9, 1024  # examples of what has no default
+_FREE = ("number", "word", "flag", "slices", "text", "lengths", "percentiles", "model")
+HEADER = """# {doc}
+# Lines that begin with #key are optional: they show the default, or an example; take the mark away to set them.
+# A value with a dimension carries its unit. A list where one value is expected is a choice.
+title = "{title}"
+objective = {{ minimise = "{objective}" }}
+#gap = 0.001
+#time_limit = "60 s"
+"""
+
+
+def new(stage: str, known: Mapping[str, StageModel] | None = None) -> str:
+    """Return a commented problem file of a stage, complete as it stands; `known`: the stages, else the registered ones.
+
+    Raises
+    ------
+    ProblemError
+        For a stage that is not there.
+    """
+    known = stages() if known is None else known
+    if stage not in known:
+        planned = " (this stage is planned and not there yet)" if stage in PLANNED else ""
+        raise ProblemError([Mistake("stage", repr(stage[:60]), listed(known) + planned, nearest(stage, known))])
+    model = known[stage]
+    head = HEADER.format(doc=model.doc, title=f"A workload of {stage}", objective="cost")
+    return "\n".join([head, *_common(), *_workload(model)]) + "\n"
+
+
+def _line(label: str, text: str, doc: str, given: bool = False) -> str:
+    return f"{'' if given else '#'}{f'{label} = {text}':<44} # {' '.join(doc.split())}"
+
+
+def _common() -> Iterator[str]:
+    for title, table in (("horizon", Horizon), ("limits", Limits), ("hardware.ownership", Ownership)):
+        yield f"[{title}]"
+        defaults: dict[str, Any] = {item.name: item.default for item in fields(table)}
+        for label, (attribute, key) in keys_of(table).items():
+            if key.kind in _FREE:
+                yield _line(label, _text(key, defaults[attribute]), key.doc)
+        yield ""
+    yield "[hardware]"
+    yield _line("systems", '["hgx-h100", "hgx-h200"]', "absent: all that are in production and have a price")
+    yield _line("markets", '["on-demand", "reserved-1y"]', "buy, reserved-1y, reserved-3y, on-demand, spot")
+    yield ""
+
+
+def _workload(stage: StageModel) -> Iterator[str]:
+    keys = stage_keys(stage)
+    yield "[[workload]]"
+    yield _line("name", f'"{stage.name}"', "its name", given=True)
+    yield _line("stage", f'"{stage.name}"', "the step of the model's life", given=True)
+    for label, (_, key) in keys_of(Workload).items():
+        item = keys.common.get(label)
+        if key.kind in ("model", "number") and (item or label != "model"):
+            default = {"deadline": DEADLINE, "starts": 0.0}.get(label)
+            yield _line(label, _text(key, default), item.doc if item else key.doc, given=bool(item and item.required))
+    lines = _lines(stage, keys)
+    for table in sorted({table for table, _ in lines}):
+        if table:
+            yield f"\n[workload.{table}]"
+        yield from (line for owner, line in lines if owner == table)
+
+
+def _lines(stage: StageModel, keys: StageKeys) -> list[tuple[str, str]]:
+    """Return (table, line) of every input and choice of a stage."""
+    needed = {stage.demand.rate} if stage.demand else set()
+    members = keys.members.get(keys.classes or "", {})
+    shared = {dotted: members[label] for dotted, label in keys.shared().items()}
+    needed |= {dotted for dotted, item in shared.items() if item.required}
+    found: list[tuple[str, str]] = []
+    for dotted, item in {**keys.inputs, **shared}.items():
+        if dotted in keys.choices or dotted == keys.classes or item.kind == "records":
+            continue
+        key = key_of_input(item)
+        table, label = _split(dotted)
+        found.append(
+            (table, _line(label, _text(key, item.default), _explained(key), item.required or dotted in needed))
+        )
+    for owner, inputs in keys.members.items():
+        table, label = _split(owner)
+        found.append((table, _line(label, _record(inputs), "a list of tables" + _beside(owner == keys.classes))))
+    for axis in stage.axes:
+        table, label = _split(axis.key)
+        found.append((table, _line(label, *_choice(axis))))
+    for dotted, key in keys.choices.items():
+        if dotted not in {axis.key for axis in stage.axes}:
+            table, label = _split(dotted)
+            found.append((table, _line(label, '"hgx-h100"' if key.of else "8", key.doc)))
+    return found
+
+
+def _choice(axis: Axis) -> tuple[str, str]:
+    """Return the values of a choice as TOML, and what it is."""
+    default = [value for value in axis.default or () if value != PUBLISHED]
+    values = default or list(axis.values)[:SHOWN] or [1]
+    absent = ", ".join(str(value) for value in axis.default) if axis.default else "chosen"
+    return f"[{', '.join(_plain(value) for value in values)}]", f"{axis.doc}; absent: {absent}"
+
+
+def _split(dotted: str) -> tuple[str, str]:
+    """Return the table right under the workload, and the rest of the key."""
+    table, point, label = dotted.partition(".")
+    return (table, label) if point else ("", table)
+
+
+def _beside(classes: bool) -> str:
+    return ", in place of the keys beside it" if classes else ""
+
+
+def _explained(key: Key) -> str:
+    return f"{key.doc}: {', '.join(key.among)}" if key.among else key.doc
+
+
+def _record(inputs: Mapping[str, Input]) -> str:
+    parts = (f"{label} = {_text(key_of_input(item), item.default)}" for label, item in inputs.items())
+    return f"[{{ {', '.join(parts)} }}]"
+
+
+def _text(key: Key, default: Any) -> str:
+    """Return a value of a key as TOML: its default, else an example."""
+    value = _default(key, default)
+    if key.kind == "percentiles":
+        return f'{{ {"p95" if "p95" in key.points else key.points[0]} = "{example(key.dimension)}" }}'
+    if key.kind == "table":
+        return f"{{ name = {_plain(key.maximum or 1)} }}"
+    if isinstance(value, int | float) and not isinstance(value, bool) and bare_factor(key, si=False) is None:
+        return f'"{format_quantity(value / key.scale, key.dimension)}"'
+    return _plain(value)
+
+
+def _default(key: Key, default: Any) -> Any:
+    """Return the default where a file could state it, else an example within the bounds."""
+    if isinstance(default, str | bool | int | float) and not (isinstance(default, float) and isinf(default)):
+        return default
+    if key.kind == "flag":
+        return True
+    if key.kind in ("number", "slices", "lengths"):
+        if bare_factor(key, si=False) is None:
+            return example(key.dimension)
+        if key.maximum is not None:
+            return key.maximum
+        large = LARGE_COUNT if not key.minimum else SMALL_COUNT
+        return {"slices": RATE, "lengths": LENGTH}.get(key.kind, SMALL_COUNT if key.whole else large)
+    return MODEL if key.kind == "model" else (*key.among, "text")[0]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else f"{value:.12g}" if isinstance(value, float) else str(value)
