@@ -188,7 +188,13 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Architecture:
-    """The shape of one AI model. Multi-token-prediction modules (`mtp`: name, parameters) stand outside every total."""
+    """The shape of one AI model.
+
+    `embedding_parameters`: the input embedding; `lookup_parameters`: other tables that are looked up (learned positions,
+    per-layer embeddings); `other_parameters`: the last norm and what else stands outside the layers. `repeated_parameters`
+    are counted in several layers but held once (layers that share a block). Multi-token-prediction modules (`mtp`: name,
+    parameters) stand outside every total.
+    """
 
     name: str
     family: str
@@ -200,6 +206,7 @@ class Architecture:
     tied: bool
     other_parameters: int = 0
     lookup_parameters: int = 0
+    repeated_parameters: int = 0
     mtp: tuple[tuple[str, int], ...] = ()
     towers: tuple[Tower, ...] = ()
     max_positions: int | None = None
@@ -229,12 +236,13 @@ class Architecture:
         head = self.head.parameters if self.head is not None and not self.tied else 0
         towers = sum(tower.parameters for tower in self.towers)
         outside = self.embedding_parameters + self.lookup_parameters + head + self.other_parameters + towers
-        active = outside + sum(kind.count * kind.active_parameters for kind in self.layers)
+        stored = outside - self.repeated_parameters
+        serving = sum(kind.count * kind.active_parameters for kind in self.layers)
         looked_up = self.lookup_parameters + (0 if self.tied else self.embedding_parameters)
         return Parameters(
-            total=outside + sum(kind.count * kind.parameters for kind in self.layers),
-            active=active,
-            computed=active - looked_up - towers,
+            total=stored + sum(kind.count * kind.parameters for kind in self.layers),
+            active=stored + serving,
+            computed=outside + serving - looked_up - towers,
             embedding=self.embedding_parameters,
             output_head=head,
             experts=sum(kind.count * kind.expert_parameters for kind in self.layers),
@@ -348,5 +356,6 @@ def weight_bytes(
     rest = max(bits[arch.base_precision], bits[layers]) if weights else bits[arch.base_precision]
     counts = arch.parameters
     linear = sum(kind.count * m.parameters for kind in arch.layers for m in kind.mixer.matrices + kind.mlp.matrices)
+    linear -= arch.repeated_parameters
     outside = counts.total - counts.experts - linear
     return (counts.experts * bits[routed] + linear * bits[layers] + outside * rest) / 8

@@ -63,7 +63,7 @@ def test_unknown_family_is_refused_by_name(family):
 
 
 @pytest.mark.parametrize(
-    ("family", "reason"), [("t5", "encoder-decoder"), ("bert", "without generation"), ("zamba2", "layers share")]
+    ("family", "reason"), [("t5", "encoder-decoder"), ("bert", "without generation"), ("zamba", "layers share")]
 )
 def test_family_not_covered_says_what_is_missing(family, reason):
     with pytest.raises(ImportFileError, match=reason):

@@ -61,6 +61,7 @@ def assemble(c: Config, name: str) -> Architecture:
         tied=text.tied,
         other_parameters=text.other,
         lookup_parameters=text.lookup,
+        repeated_parameters=text.repeated,
         mtp=text.mtp,
         towers=towers,
         max_positions=text.max_positions,

@@ -30,6 +30,7 @@ class Text:
     tied: bool
     other: int = 0
     lookup: int = 0
+    repeated: int = 0
     mtp: tuple[tuple[str, int], ...] = ()
     max_positions: int | None = None
     notes: tuple[str, ...] = field(default=())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tokenmill.imports.families import classic, decoders, experts, gemmas, hybrids, latent, recurrent, unusual
+from tokenmill.imports.families import classic, decoders, experts, gemmas, hybrids, latent, recurrent, shared, unusual
 from tokenmill.imports.families.config import Config
 from tokenmill.imports.families.parts import Text
 
@@ -99,6 +99,7 @@ FAMILIES: Mapping[str, Callable[[Config], Text]] = {
     "afmoe": unusual.afmoe,
     "flex_olmo": unusual.flex_olmo,
     "exaone_moe": unusual.exaone_moe,
+    "zamba2": shared.zamba2,
     "gemma3n_text": gemmas.gemma3n,
     "gemma4_text": gemmas.gemma4,
     "mllama_text_model": gemmas.mllama,
@@ -124,7 +125,7 @@ _SHARED = (
 )
 _ENCODER = "an encoder-decoder: cross-attention and a second stack are missing from the formulas"
 REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("zamba", "zamba2"), _SHARED),
+    **dict.fromkeys(("zamba",), _SHARED),
     **dict.fromkeys(
         ("t5", "mt5", "umt5", "t5gemma", "bart", "mbart", "pegasus", "marian", "m2m_100", "whisper", "led", "longt5"),
         _ENCODER,
