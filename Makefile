@@ -6,7 +6,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := problems/serve-70b.toml
-WORKERS := $(shell nproc 2>/dev/null || echo 2)
+# tests run on every core where pytest-xdist is installed
+SPREAD = $(shell $(BIN)/python -c 'import xdist' 2>/dev/null && echo "-n auto --dist loadfile")
 
 .PHONY: demo test test-all lint types bench test-pythons wheel-check clean
 
@@ -27,10 +28,10 @@ demo: $(VENV)/.installed
 	@$(BIN)/tokenmill solve $(DEMO)
 
 test: $(VENV)/.developed
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" $(SPREAD)
 
 test-all: $(VENV)/.developed
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest $(SPREAD)
 
 lint: $(VENV)/.developed
 	$(BIN)/ruff check .

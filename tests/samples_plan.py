@@ -80,7 +80,8 @@ def sample_solution() -> Solution:
             Purchase("node-8", "site", "on-demand", 1, 1, "night", 1, 8, 16.0, 384.0, 1000.0, "provider, 2026-01"),
         ),
         running=(
-            Running(key, "site", 1, "day", 3.0, {(0, 0): 4.0, (1, 0): 1.0}, 1.0, 3000.0),
+            Running(key, "site", 1, "day", 2.0, {(0, 0): 2.5, (1, 0): 0.75}, 1.0, 2000.0),
+            Running(key, "site", 1, "day", 1.0, {(0, 0): 1.5, (1, 0): 0.25}, 1.0, 1000.0, tenure="own"),
             Running(key, "site", 1, "night", 1.0, {(0, 0): 1.0, (1, 0): 0.25}, 0.75, 900.0),
         ),
         flows=(Flow("chat", "kv", "a", "b", 1, "day", (("a->b", 1e9, 0.5),)),),
@@ -102,7 +103,7 @@ def sample_plan():
     from tokenmill.plan_build import build_plan
 
     found = SimpleNamespace(
-        searched=[SimpleNamespace(columns=sample_columns())],
+        searched=[SimpleNamespace(columns=sample_columns(), left_out={})],
         catalog=SimpleNamespace(version="sample"),
         notes=["a note"],
     )

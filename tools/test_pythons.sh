@@ -23,7 +23,7 @@ for version in 3.11 3.12 3.13; do
   "$env/bin/python" tools/requirements.py dev >"$env/dev.txt"
   "$env/bin/python" -m pip install --quiet --disable-pip-version-check --editable . --requirement "$env/dev.txt"
   echo "Python $version: $("$env/bin/python" -m pip list 2>/dev/null | grep -i '^pulp ')"
-  "$env/bin/python" -m pytest -q -m "not slow" -n 2 --dist loadfile || failed="$failed $version"
+  "$env/bin/python" -m pytest -q -m "not slow" || failed="$failed $version"
   tested=$((tested + 1))
 done
 [ "$tested" -gt 0 ] || { echo "no Python from 3.11 to 3.13 found" >&2; exit 1; }

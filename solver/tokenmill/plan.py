@@ -159,7 +159,7 @@ class Alternative:
 
     objective: float
     difference: float
-    what_changes: str = field(metadata={"json": "what changes"})
+    what_changes: str
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ UNITS = {
     "carbon": "kg",
     "chips": "chip",
 }
+COST_KINDS = ("rent", "capital", "energy", "storage", "network", "operations")
 PACKAGES = ("tokenmill", "numpy", "sympy", "networkx", "pulp", "highspy")
 
 
@@ -92,8 +93,18 @@ def build_plan(
         problem=resolved(problem),
         catalog_version=found.catalog.version,
         run=_record(problem, ended, seconds),
-        notes=tuple(str(note) for note in found.notes),
+        notes=_notes(found, solution),
     )
+
+
+def _notes(found: Prepared, solution: Solution) -> tuple[str, ...]:
+    """Return what a reader must know: systems not offered or left out and why, what the programme says."""
+    left_out = [
+        f"{searched.columns.workload}: {system} is left out: {reason}"
+        for searched in found.searched
+        for system, reason in searched.left_out.items()
+    ]
+    return tuple(dict.fromkeys([*(str(note) for note in found.notes), *left_out, *solution.notes]))
 
 
 def _record(problem: Problem, ended: Termination, seconds: float | None) -> p.RunRecord:
@@ -175,7 +186,8 @@ def _run_pools(answer: Answer, workload: str) -> list[p.Pool]:
 
 def _pool(answer: Answer, key: str, site: str, rows: Sequence[Running]) -> p.Pool:
     column = answer.columns[key]
-    replicas = max((row.replicas for row in rows), default=1.0)
+    schedule = _schedule(rows)
+    replicas = max((row.replicas for row in schedule), default=1.0)
     record = answer.evaluated.get(key)
     predicted = predictions(record, _weights(column, rows)) if record else {}
     operating = record.operating if record else {}
@@ -190,7 +202,7 @@ def _pool(answer: Answer, key: str, site: str, rows: Sequence[Running]) -> p.Poo
         layout=layout["layout"],
         precision=layout["precision"],
         batch=_batch(predicted.get("predicted", {}), layout),
-        schedule=tuple(_scheduled(row) for row in rows),
+        schedule=schedule,
         engine=layout["engine"],
         **({"predicted": {}} | predicted),
     )
@@ -203,9 +215,24 @@ def _batch(predicted: Mapping[str, Any], layout: Mapping[str, Mapping[str, Any]]
     return None
 
 
-def _scheduled(row: Running) -> p.Scheduled:
-    rate = sum(row.rates.values())
-    return p.Scheduled(row.period, row.slice, whole(row.replicas), rate, row.utilisation, row.power)
+def _schedule(rows: Sequence[Running]) -> tuple[p.Scheduled, ...]:
+    """Return the pool in each period and slice, over own, rented and spot systems together."""
+    moments: dict[tuple[int, str], list[Running]] = {}
+    for row in rows:
+        moments.setdefault((row.period, row.slice), []).append(row)
+    return tuple(_scheduled(period, part, together) for (period, part), together in moments.items())
+
+
+def _scheduled(period: int, part: str, rows: Sequence[Running]) -> p.Scheduled:
+    replicas = sum(row.replicas for row in rows)
+    return p.Scheduled(
+        period,
+        part,
+        whole(replicas),
+        sum(sum(row.rates.values()) for row in rows),
+        sum(row.utilisation * row.replicas for row in rows) / replicas,
+        sum(row.power for row in rows),
+    )
 
 
 def _weights(column: Column, rows: Sequence[Running]) -> dict[int, float]:
@@ -257,10 +284,12 @@ def served(answer: Answer, item: WorkloadColumns) -> list[float]:
 
 def _cost(answer: Answer) -> p.Cost:
     solution = answer.solution
+    if solution.cost_total is None:
+        return p.Cost()
     return p.Cost(
         total=solution.cost_total,
         by_period=solution.cost_by_period,
-        by_kind=solution.cost_by_kind or {},
+        by_kind=dict.fromkeys(COST_KINDS, 0.0) | dict(solution.cost_by_kind or {}),
         by_workload=solution.cost_by_workload or {},
         idle=solution.idle_cost,
         per=_cost_per(answer),

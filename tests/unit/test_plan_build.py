@@ -20,7 +20,10 @@ def pool(plan):
 
 def test_a_pool_counts_chips_over_all_replicas_of_its_busiest_slice(pool):
     assert (pool.name, pool.replicas, pool.chips) == ("mixed", 3, 24)
-    assert [row.rate for row in pool.schedule] == [5.0, 1.25]
+    # by day two replicas are rented and one is owned
+    assert [(row.slice, row.replicas, row.rate, row.power) for row in pool.schedule] == [
+        ("day", 3, 5.0, 3000.0), ("night", 1, 1.25, 900.0),
+    ]  # fmt: skip
 
 
 def test_axis_values_are_split_into_tables(pool):
