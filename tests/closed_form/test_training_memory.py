@@ -1,0 +1,112 @@
+"""Memory of training against the published closed forms."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sample_leaves import dense, expert
+from tokenmill_models.architecture import Architecture
+from schedule_replay import replay
+from training_samples import definition, definitions, figures
+
+
+def classic(h: int, heads: int, layers: int = 4, vocabulary: int = 1024) -> Architecture:
+    """Multi-head attention and an MLP of 4h without gate."""
+    return dense(h, heads, heads, h // heads, 4 * h, layers, vocabulary, gated=False)
+
+
+OLD = {"input.kernels.flash_attention": 0, "input.kernels.dropout": 1}
+SHAPES = (st.sampled_from([1, 2, 4, 8]), st.sampled_from([8, 16, 32]), st.sampled_from([64, 128]), st.integers(1, 8),
+          st.sampled_from([512, 1024, 2048]))  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(*SHAPES)
+def test_activations_reduce_to_korthikanti(t: int, a: int, d: int, b: int, s: int) -> None:
+    # arXiv:2205.05198, table 2; heads keep a log-sum only with flash attention
+    h = a * d
+    arch, old = classic(h, a), {**OLD, "input.sequence_length": s}
+    plain = definition(arch, "kept_layer", old, t=t, b=b, sp=0.0)
+    assert plain == pytest.approx(s * b * h * (10 + 24 / t + 5 * a * s / (h * t)), rel=1e-12)
+    selective = definition(arch, "kept_layer", old, t=t, b=b, sp=1.0, r_s=1.0)
+    assert selective == pytest.approx(s * b * h * 34 / t, rel=1e-12)
+    full = definition(arch, "kept_layer", old, t=t, b=b, sp=0.0, r_f=1.0)
+    assert full == pytest.approx(2 * s * b * h, rel=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from([1, 2, 3, 4, 8]), st.integers(1, 20))
+def test_micro_batches_in_flight_are_those_of_the_replayed_schedule(p: int, m: int) -> None:
+    arch, origins = classic(512, 8, layers=32), {"input.global_batch": m}
+    found = definitions(arch, origins, p=p)
+    # a forward chunk of 1 and a backward of 2 time units on each rank
+    most = replay(p, m, [1.0] * p, [2.0] * p).in_flight
+    assert found["in_flight_first"] == most[0]
+    assert found["in_flight_last"] == most[-1]
+
+
+def test_interleaving_holds_more_in_flight() -> None:
+    # Megatron-LM's warm-up: 2(p-i-1) + (v-1)p chunks, and the one that runs: 4 ranks of 2 chunks hold 11 halves
+    found = definitions(classic(512, 8, layers=32), {"input.global_batch": 16}, p=4, v=2, q_i=1.0)
+    assert found["in_flight_first"] == (2 * 3 + 4 + 1) / 2
+    assert found["in_flight_last"] == (0 + 4 + 1) / 2
+
+
+LLAMA = dense(4096, 32, 8, 128, 14336, 32, 128256)
+
+
+def test_states_take_eighteen_bytes_a_parameter() -> None:
+    # bf16 weights 2, 32-bit gradients 4, Adam 12 (ZeRO, section 3.1, with gradients accumulated in 32 bits)
+    found = figures(LLAMA, {"input.global_batch": 4})
+    count = LLAMA.parameters.total
+    assert found["memory.weights"] == pytest.approx(2 * count)
+    assert found["memory.gradients"] == pytest.approx(4 * count)
+    assert found["memory.optimizer"] == pytest.approx(12 * count)
+
+
+@pytest.mark.parametrize(("stage", "expected"), [(0, 18.0), (1, 6 + 12 / 64), (2, 2 + 16 / 64), (3, 18 / 64)])
+def test_zero_shards_states_over_data_ranks(stage: int, expected: float) -> None:
+    found = figures(LLAMA, d=64, z=stage)
+    states = found["memory.weights"] + found["memory.gradients"] + found["memory.optimizer"]
+    assert states == pytest.approx(expected * LLAMA.parameters.total)
+
+
+def test_hybrid_sharding_shards_over_its_group_alone() -> None:
+    found = figures(LLAMA, d=64, z=3, shard=8)
+    assert found["memory.optimizer"] == pytest.approx(12 * LLAMA.parameters.total / 8)
+
+
+def test_tensor_and_pipeline_ranks_share_the_parameters() -> None:
+    found = figures(LLAMA, t=8, p=4, z=0)
+    layer_elements = (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336) / 8 + 2 * 4096
+    # the fullest rank holds 8 layers and the embedding (or the head with the last norm)
+    assert found["memory.weights"] == pytest.approx(2 * (8 * layer_elements + 128256 * 4096 / 8 + 4096), rel=1e-12)
+
+
+MOE = expert(1024, 16, 4, 64, 512, 32, 4, 1024, 8, 0, 1000)
+
+
+def test_expert_states_are_divided_once() -> None:
+    """Over t_e·p·e ranks, then over n/(t_e·p·e) under ZeRO: over all ranks of a stage in the end."""
+    one = 3 * 1024 * 512 * 32 * 8
+    whole = figures(MOE, z=0)["memory.optimizer"] / 12
+    assert whole == pytest.approx(MOE.parameters.total)
+    spread = definition(MOE, "expert_elements_rank", e=8, d=16)
+    assert spread == pytest.approx(one / 8)
+    zero = figures(MOE, e=8, d=16, z=1)["memory.optimizer"] / 12
+    assert zero == pytest.approx(one / 16 + (MOE.parameters.total - one) / 16)
+
+
+def test_latent_and_gated_layers_keep_every_product() -> None:
+    # gated MLP of 14336 with 8 key/value heads, flash: inputs and outputs of products, a 32-bit log-sum a head
+    tokens = 4096
+    elements = 4 * 4096 + (4096 + 2 * 1024) + 4096 + 2 * 14336 + 14336
+    assert definition(LLAMA, "kept_layer") == pytest.approx(tokens * (2 * elements + 32 * 4))
+
+
+def test_offload_leaves_the_states_on_the_host() -> None:
+    kept, moved = figures(LLAMA), figures(LLAMA, o_o=1.0)
+    assert moved["memory.optimizer"] == 0
+    assert moved["memory.total"] < kept["memory.total"]
+    # gradients out and weights back over the host link: (4 + 2) B a parameter at 50e9 B/s
+    assert moved["share.host"] == pytest.approx(6 * LLAMA.parameters.total / 5e10)
