@@ -276,7 +276,7 @@ COUNTED: Mapping[str, Callable[[Config, int], list[Tower]]] = {
     "gemma3": _gemma3,
     "paligemma": _paligemma,
     "gemma4": _gemma4,
-    **dict.fromkeys(("kimi_k25", "kimi_k3"), _moonvit),
+    **dict.fromkeys(("kimi_k25", "kimi_k3", "kimi_vl"), _moonvit),
     **dict.fromkeys(("llava",), _llava),
     "mistral3": _mistral3,
     **dict.fromkeys(("idefics3", "smolvlm"), _idefics3),
