@@ -48,6 +48,7 @@ from tokenmill.catalog_tables import (
     read_precisions,
     read_rates,
     read_refused,
+    read_services,
     read_sources,
     read_store,
 )
@@ -89,6 +90,7 @@ class Catalog:
     networks: Mapping[str, Network]
     stores: Mapping[str, Store]
     prices: tuple[Price, ...]
+    services: Mapping[str, Rate]
     cpus: Mapping[str, Rate]
     grids: Mapping[str, Grid]
     power: Mapping[str, Rate]
@@ -128,6 +130,8 @@ class Catalog:
 
     def find_systems(self, maturity: str = "production") -> list[System]:
         """Return the systems that a choice of maturity admits, and the plainest host of each chip that has none of them."""
+        if maturity not in MATURITY:
+            raise CatalogError(f"maturity: found {maturity!r}; allowed: {', '.join(MATURITY)}")
         admitted = MATURITY[: MATURITY.index(maturity) + 1]
         found = [system for system in self.systems.values() if system.maturity in admitted]
         hosted = {system.chip for system in self.systems.values()}
@@ -300,6 +304,7 @@ def _load(extra: Path | None) -> Catalog:
             *read_rentals(root / "prices" / "rental.csv", cite),
             *read_purchases(root / "prices" / "purchase.csv", chips, cite),
         ),
+        services=read_services(root / "prices" / "services.csv", cite),
         cpus=read_rates(root / "cpus" / "rates.csv", cite),
         grids=read_grids(root / "grids", cite),
         power=power,

@@ -16,10 +16,28 @@ maker, for a product that nobody else has measured) or **guess** (recalled, esti
 enter a plan, which shows the mark; no test takes one as its oracle.
 """
 
+FILES = """## Its files
+
+| file under `catalog/` | what it holds |
+| --- | --- |
+| `chips/*.toml` | accelerators, SoCs, processors: dense rates, memory, links, power |
+| `systems/*.toml` | servers, racks, pods, instances: chips, scale-up and scale-out, host, power, list price |
+| `networks/`, `links/`, `stores/` | fabrics; links and what collectives reached on them; storage |
+| `prices/rental.csv`, `prices/purchase.csv` | what plans are priced with: a chip-hour by provider, market and region; a unit to buy |
+| `prices/services.csv`, `prices/vcpu.csv` | storage, network, colocation, building; CPU-only instances |
+| `prices/owner_tco.csv`, `prices/trends.csv` | modelled cost of ownership and ratios over time: to compare with, never priced with |
+| `prices/accelerators.csv` | what price lists call a chip |
+| `grids/`, `power/`, `cpus/` | carbon, water and electricity by region; PUE, embodied carbon, power shares; CPU and data-preparation rates |
+| `precisions.toml`, `reliability.toml`, `refused.toml`, `sources.toml` | number formats; failure rates; names not offered, with the reason; citations |
+
+A folder given with `--catalog` holds any of `chips/ systems/ networks/ stores/ prices/` in the same forms: a known id overrides
+the keys that it gives, new ids are added, and prices replace those of their chip and market. All of it is marked as the user's.
+"""
+
 
 def page(catalog: Catalog) -> str:
     """Return the page in Markdown."""
-    parts = [HEAD, _counts(catalog), _unchecked("Chips", catalog.chips), _unchecked("Systems", catalog.systems)]
+    parts = [HEAD, FILES, _counts(catalog), _unchecked("Chips", catalog.chips), _unchecked("Systems", catalog.systems)]
     parts += [_unchecked("Networks", catalog.networks), _unchecked("Stores", catalog.stores)]
     parts += [
         _prices(catalog),

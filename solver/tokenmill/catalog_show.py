@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,20 @@ if TYPE_CHECKING:
     from tokenmill.catalog import Catalog
 
 Row = dict[str, Any]
-KINDS = ("chips", "systems", "links", "networks", "stores", "prices", "cpus", "grids", "power", "precisions", "refused")
+KINDS = (
+    "chips",
+    "systems",
+    "links",
+    "networks",
+    "stores",
+    "prices",
+    "services",
+    "cpus",
+    "grids",
+    "power",
+    "precisions",
+    "refused",
+)
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 KWH = 3.6e6
 DECIMAL = ("FLOP/s", "op/s", "B/s", "W")
@@ -43,6 +57,11 @@ def mark(figures: Mapping[str, Figure], name: str) -> str:
     return {"guess": f"~{text}", "claim": f"{text} ?"}.get(figure.evidence, text)
 
 
+def short(source: str) -> str:
+    """Return the names of the works cited, without what was read of them and when."""
+    return "; ".join(dict.fromkeys(re.split(r",| [(]", cited)[0] for cited in source.split("; ")))
+
+
 def _checked(record: Chip | System | Network | Store) -> str:
     return "yes" if record.checked else "no"
 
@@ -53,7 +72,7 @@ def _chip(chip: Chip) -> Row:
         "bandwidth": mark(chip.figures, "bandwidth"),
         "bf16": mark(chip.figures, "peak.bf16" if "bf16" in chip.peak else "peak.fp16"),
         "fp8": mark(chip.figures, "peak.fp8"), "scale-up": mark(chip.figures, "scale_up"),
-        "power": mark(chip.figures, "tdp"), "checked": _checked(chip), "origin": chip.origin, "source": chip.source,
+        "power": mark(chip.figures, "tdp"), "checked": _checked(chip), "origin": chip.origin, "source": short(chip.source),
     }  # fmt: skip
 
 
@@ -63,7 +82,7 @@ def _system(system: System) -> Row:
         "domain": system.scale_up_domain, "topology": system.topology, "scale-up": mark(system.figures, "scale_up"),
         "scale-out": mark(system.figures, "scale_out"), "power": mark(system.figures, "power"),
         "list price": mark(system.figures, "list_price"), "checked": _checked(system), "origin": system.origin,
-        "source": system.source,
+        "source": short(system.source),
     }  # fmt: skip
 
 
@@ -71,7 +90,7 @@ def _network(network: Network) -> Row:
     return {
         "id": network.id, "kind": network.kind, "a chip": readable(network.bandwidth, "B/s"), "leaf": network.leaf or "-",
         "oversubscription": network.oversubscription, "latency": readable(network.latency, "s"),
-        "checked": _checked(network), "origin": network.origin, "source": network.source,
+        "checked": _checked(network), "origin": network.origin, "source": short(network.source),
     }  # fmt: skip
 
 
@@ -79,7 +98,7 @@ def _link(link: Link) -> Row:
     return {
         "id": link.id, "kind": link.kind, "one way": readable(link.bandwidth, "B/s"), "of": link.of,
         "latency": readable(link.latency, "s"), "reached": "-" if link.achieved_fraction is None else link.achieved_fraction,
-        "evidence": link.evidence, "source": link.source,
+        "evidence": link.evidence, "source": short(link.source),
     }  # fmt: skip
 
 
@@ -89,7 +108,7 @@ def _store(store: Store) -> Row:
         "id": store.id, "read": readable(store.read, "B/s"), "write": readable(store.write, "B/s"),
         "in all": "-" if store.total == float("inf") else readable(store.total, "B/s"),
         "latency": readable(store.latency, "s"), "price": "-" if month is None else f"${month:.4g}/GB-month",
-        "checked": _checked(store), "origin": store.origin, "source": store.source,
+        "checked": _checked(store), "origin": store.origin, "source": short(store.source),
     }  # fmt: skip
 
 
@@ -102,7 +121,7 @@ def _price(price: Price) -> Row:
     return {
         "chip": price.chip or "-", "system": price.system or "-", "provider": price.provider, "market": price.market,
         "region": price.region or "-", "price": amount, "as of": price.as_of, "evidence": price.evidence,
-        "origin": price.origin, "source": price.source,
+        "origin": price.origin, "source": short(price.source),
     }  # fmt: skip
 
 
@@ -115,7 +134,7 @@ def _grid(grid: Grid) -> Row:
         "water": "-" if grid.water is None else f"{grid.water * KWH * 1e3:.4g} L/kWh",
         "basis": grid.basis,
         "evidence": grid.evidence,
-        "source": grid.source,
+        "source": short(grid.source),
     }
 
 
@@ -125,7 +144,11 @@ def _plain(record: Any) -> Row:
     for name in record.__dataclass_fields__:
         value = getattr(record, name)
         if isinstance(value, Figure):
-            row |= {"value": readable(value.value, value.unit), "evidence": value.evidence, "source": value.source}
+            row |= {
+                "value": readable(value.value, value.unit),
+                "evidence": value.evidence,
+                "source": short(value.source),
+            }
         else:
             row[name] = "-" if value is None else value
     return row
@@ -165,7 +188,7 @@ def catalog_entry(name: str, catalog: Catalog | None = None) -> Row:
         For a name that it does not hold, with the nearest; for one that is not offered, with the reason.
     """
     shown = catalog or _shipped()
-    for kind in ("systems", "chips", "networks", "links", "stores", "cpus", "grids", "power", "precisions"):
+    for kind in ("systems", "chips", "networks", "links", "stores", "services", "cpus", "grids", "power", "precisions"):
         record = getattr(shown, kind).get(name)
         if record is not None:
             return _entry(kind, record, shown)
@@ -202,7 +225,7 @@ def _entry(kind: str, record: Any, catalog: Catalog) -> Row:
             "unit": f.unit,
             "reads": readable(f.value, f.unit),
             "evidence": f.evidence,
-            "source": f.source,
+            "source": short(f.source),
         }
         for name, f in figures.items()
     }

@@ -162,6 +162,25 @@ def read_rates(file: Path, cite: Cite) -> dict[str, Rate]:
     return found
 
 
+def read_services(file: Path, cite: Cite) -> dict[str, Rate]:
+    """Return the prices of services (storage, network, colocation, building) by id: USD per what `per` names."""
+    found = {}
+    for row in _rows(file):
+        figure = Figure(row.number("usd"), "USD", cite(row.place, row.names("source")), evidence_of(row))
+        offer = f"{row.text('name')}, {row.text('provider')}, {row.text('region')}"
+        found[row.text("id")] = Rate(
+            row.text("id"),
+            row.text("category"),
+            offer,
+            figure,
+            row.text("per"),
+            row.maybe("low"),
+            row.maybe("high"),
+            row.text("note", ""),
+        )
+    return found
+
+
 def read_grids(folder: Path, cite: Cite) -> dict[str, Grid]:
     """Return electricity by region: carbon and water of ``carbon.csv``, prices of ``electricity.csv``."""
     found = {}

@@ -152,6 +152,8 @@ def test_find_systems_follows_the_order_of_maturity():
     assert {"hgx-h100", "gb200-nvl72", "rtx-4090", "cpu-epyc-9654"} <= names
     assert not names & {"vr-nvl72", "groq-3-lpx", "jalapeno", "sohu", "h100-sxm"}
     assert "vr-nvl72" in {system.id for system in CATALOG.find_systems("customer-test")}
+    with pytest.raises(CatalogError, match="found 'soon'; allowed: production"):
+        CATALOG.find_systems("soon")
 
 
 def test_names_that_problem_files_use_are_there():
@@ -197,12 +199,26 @@ def test_units_of_grids():
 
 
 def test_tables_and_entries_read_well():
-    for kind in ("chips", "systems", "links", "networks", "prices", "stores", "grids", "power", "cpus", "refused"):
+    for kind in (
+        "chips",
+        "systems",
+        "links",
+        "networks",
+        "prices",
+        "stores",
+        "services",
+        "grids",
+        "power",
+        "cpus",
+        "refused",
+    ):
         rows = catalog_table(kind)
         assert rows
         assert all(row.keys() == rows[0].keys() for row in rows)
     with pytest.raises(CatalogError, match="did you mean 'chips'"):
         catalog_table("chip")
+    assert next(row for row in catalog_table("networks") if row["id"] == "rail-400g")["source"].startswith("stas00/")
+    assert not any("(" in row["source"] or "," in row["source"] for row in catalog_table("chips"))
     entry = catalog_entry("h100-sxm")
     assert entry["figures"]["bandwidth"]["reads"] == "3.35 TB/s"
     assert entry["figures"]["peak.bf16"]["reads"] == "989 TFLOP/s"

@@ -27,7 +27,6 @@ DENSE = [
     ("mi355x", "fp8", 5033, "10.1 PF is sparse"),
     ("gaudi-3", "bf16", 1677, "1,835 needs a clock that is not shipped"),
     ("trainium2", "fp8", 1299, "2,563 is 4x sparse"),
-    ("l4", "fp8", 242.5, "485 is sparse"),
 ]
 
 
