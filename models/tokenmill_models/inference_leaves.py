@@ -105,6 +105,12 @@ block = declare("engine_block", "1", "tokens of a KV block", origin="engine.bloc
 logit_rows = declare(
     "engine_logit_rows", "1", "sequences whose logits the engine's profiling run holds", origin="engine.logit_rows"
 )
+logit_width = declare(
+    "engine_logit_width",
+    "B",
+    "bytes that sampling holds a logit: values, sorted copies, indices, sums",
+    origin="engine.logit_width",
+)
 ranks_a_chip = declare("ranks_a_chip", "1", "devices of a chip", origin="chip.ranks", sign="positive")
 
 ranks = tp * pp * attention_dp

@@ -10,7 +10,7 @@ from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind, Matrix, Mixer
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.operations_attention import kv_shard
-from tokenmill_models.operations_parts import LOGIT_BYTES, Part, arch_leaf, shard_outputs
+from tokenmill_models.operations_parts import Part, arch_leaf, shard_outputs
 from tokenmill_models.roofline import M
 
 PAGED = Source("Kwon et al. 2023, PagedAttention, arXiv:2309.06180, section 3 and 4.5")
@@ -151,8 +151,7 @@ def _activations(graph: Graph, arch: Architecture, tokens: sp.Expr) -> sp.Symbol
     hidden = arch_leaf("hidden")
     pair = maximum(*widths) if len(widths) > 1 else widths[0]
     rows = tokens * (2 * hidden + pair) * leaf.bytes_16
-    # Sampling keeps logits, and a 32-bit copy that the softmax works on.
-    logits = leaf.logit_rows * arch_leaf("vocabulary") * (leaf.bytes_16 / leaf.tp + 2 * LOGIT_BYTES)
+    logits = leaf.logit_rows * arch_leaf("vocabulary") * leaf.logit_width
     return graph.let(
         "memory_activations", "B", "activation peak of the profiling run", maximum(rows, logits) if arch.head else rows,
         source=PROFILE, assumes=("attention does not write its scores",),

@@ -113,9 +113,7 @@ def _assemble_prefill(
 ) -> Role:  # fmt: skip
     busy = leaf.utilisation
     # A pass carries its work through all stages; while it works, each stage has a pass of its own.
-    mean = Average(
-        one.time / busy, one.flops, one.model_flops, one.bytes, {n: s / busy for n, s in one.shares.items()}
-    )  # fmt: skip
+    mean = Average(one.time / busy, one.flops, one.model_flops, one.bytes, one.shares)
     figures = define_figures(graph, mean, rate * leaf.input_tokens, memory)
     kv = graph.let(
         "kv_request", "B", "KV bytes of a request's prompt, taken once from the ranks that share it",
