@@ -248,7 +248,7 @@ def _weights(column: Column, rows: Sequence[Running]) -> dict[int, float]:
 
 
 def _totals(answer: Answer, item: WorkloadColumns) -> dict[str, Any]:
-    """Return wall time of a run, units carried over the horizon by a pool, and what they yield."""
+    """Return wall time and goodput of a run, units that a pool carries over the horizon, and what they yield."""
     totals: dict[str, Any] = {}
     runs = [run for run in answer.solution.runs if run.workload == item.workload]
     if runs:
@@ -257,14 +257,21 @@ def _totals(answer: Answer, item: WorkloadColumns) -> dict[str, Any]:
             record = answer.evaluated.get(run.column)
             figures = next(iter(record.classes.values())).figures if record else {}
             totals |= {name: figures[name] for name in ("goodput", "steps", "flops") if name in figures}
-        counts = {name: sum(by_class) * len(runs) for name, by_class in item.counts.items()}
-    else:
-        units = served(answer, item)
-        if not any(units):
-            return totals
+    elif any(units := served(answer, item)):
         totals["units"] = sum(units)
-        counts = {name: sum(n * u for n, u in zip(c, units, strict=True)) for name, c in item.counts.items()}
-    return totals | {"yields": counts}
+    for name, count in _yields(answer, item).items():
+        kind, _, counted = name.rpartition(".")
+        totals[f"{kind.removeprefix('cost_per_')}s_{counted}"] = count
+    return totals
+
+
+def _yields(answer: Answer, item: WorkloadColumns) -> dict[str, float]:
+    """Return what the workload yields over the horizon, by the names of `counts`."""
+    runs = sum(run.workload == item.workload for run in answer.solution.runs)
+    units = [float(runs)] * len(item.classes) if runs else served(answer, item)
+    if not any(units):
+        return {}
+    return {name: sum(n * u for n, u in zip(counts, units, strict=False)) for name, counts in item.counts.items()}
 
 
 def served(answer: Answer, item: WorkloadColumns) -> list[float]:
@@ -303,9 +310,8 @@ def _cost_per(answer: Answer) -> dict[str, float]:
     cost = (answer.solution.cost_by_workload or {}).get(name or "")
     if name is None or cost is None or (objective.workload is None and len(answer.workloads) > 1):
         return {}
-    totals = _totals(answer, answer.workloads[name])
     per: dict[str, float] = {}
-    for yielded, count in totals.get("yields", {}).items():
+    for yielded, count in _yields(answer, answer.workloads[name]).items():
         if count > 0:
             per |= _per_name(yielded, cost / count, objective.count)
     runs = sum(run.workload == name for run in answer.solution.runs)

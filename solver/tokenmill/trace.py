@@ -33,6 +33,7 @@ _USUAL = {
     "axis": ("chosen", "input"),
     "input": ("problem file", "input"),
     "request": ("problem file", "input"),
+    "group": ("topology of the system", "datasheet"),
 }
 
 

@@ -20,6 +20,7 @@ ENDINGS = {
     "unknown": "Stopped by the {limit} before a plan was found.",
     "error": "The solve failed.",
 }
+PROVEN = "Optimal: proven that nothing better exists."
 SHOWN_FIGURES = (
     ("step_time", "s"),
     ("tokens_per_second", "1/s"),
@@ -61,7 +62,8 @@ def _heading(plan: Plan) -> str:
     title = plan.problem.get("title") or "Plan"
     ended = plan.termination
     gap = "an unknown gap" if ended.gap is None else percent(ended.gap)
-    how = ENDINGS[plan.status].format(gap=gap, limit=ended.limit or "limit")
+    proven = plan.status == "optimal" and not ended.gap
+    how = PROVEN if proven else ENDINGS[plan.status].format(gap=gap, limit=ended.limit or "limit")
     lines = [title, f"status {plan.status}, gap {'none' if ended.gap is None else percent(ended.gap)}. {how}"]
     if plan.objective.value is not None:
         lines.append(f"{plan.objective.name.replace('_', ' ')}: {_objective_value(plan, plan.objective.value)}")
@@ -173,12 +175,17 @@ def _delivers(pool: Pool) -> Iterable[str]:
             shown.append(f"{name.replace('_', ' ')} {text}")
     if shown:
         yield ", ".join(shown)
-    memory = predicted.get("memory")
-    if isinstance(memory, Mapping) and memory.get("total") is not None:
+    memory: Mapping[str, Any] = predicted.get("memory", {})
+    used = (
+        next((memory[name] for name in ("total", "reserved", "allocated") if memory.get(name)), None)
+        if memory
+        else None
+    )
+    if used is not None:
         parts = {k: v for k, v in memory.items() if k not in ("total", "capacity", "allocated", "reserved") and v}
         held = ", ".join(f"{name} {quantity(value, 'B')}" for name, value in parts.items())
         room = f" of {quantity(memory['capacity'], 'B')}" if memory.get("capacity") else ""
-        yield f"memory {quantity(memory['total'], 'B')}{room}: {held}"
+        yield f"memory {quantity(used, 'B')}{room}: {held}"
 
 
 def _runs(console: Console, plan: Plan) -> None:
@@ -230,7 +237,7 @@ def _trust(console: Console, plan: Plan) -> None:
     counts = evidence_counts(plan)
     if counts:
         lines.append("predictions rest on: " + ", ".join(f"{word} {count}" for word, count in counts.items()))
-    guesses = sorted({leaf["title"] for leaf in leaves(plan) if leaf["evidence"] == "guess"})
+    guesses = sorted({leaf["title"].partition(",")[0] for leaf in leaves(plan) if leaf["evidence"] == "guess"})
     if guesses:
         more = f" and {len(guesses) - 4} more" if len(guesses) > 4 else ""
         lines.append(f"guessed: {'; '.join(guesses[:4])}{more}")
