@@ -79,15 +79,12 @@ def _toml(text: str, place: str) -> dict[str, Any]:
 
 def _json(text: str, place: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        labels = [label for label, _ in pairs]
-        twice = (
-            next((label for label in labels if labels.count(label) > 1), None)
-            if len(set(labels)) < len(labels)
-            else None
-        )
-        if twice is not None:
-            raise _fail(twice, "the key a second time", "each key once")
-        return dict(pairs)
+        found: dict[str, Any] = {}
+        for label, value in pairs:
+            if label in found:
+                raise _fail(label[:80], "the key a second time", "each key once")
+            found[label] = value
+        return found
 
     try:
         return json.loads(text, object_pairs_hook=once)

@@ -60,8 +60,8 @@ def record(raw: Any, key: Key, path: str, state: Reading) -> Any:
 
 def tables_of(raw: Any, path: str, state: Reading) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the tables of a list with their paths: by name where they have one of their own, else by place."""
-    if not isinstance(raw, list | tuple) or not raw or len(raw) > LONGEST_LIST:
-        state.refuse(path, show(raw), f"tables [[{path}]], at least one")
+    if not isinstance(raw, list | tuple) or not 0 < len(raw) <= LONGEST_LIST:
+        state.refuse(path, show(raw), f"tables [[{path}]], 1 to {LONGEST_LIST}")
         return []
     labels = [item.get("name") if isinstance(item, Mapping) else None for item in raw]
     found = []

@@ -8,16 +8,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import exp, isfinite
+from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol
 
-from tokenmill.errors import Mistake, nearest
+from tokenmill.errors import Mistake, ProblemError, nearest
 from tokenmill.problem import CHIP_DIMENSIONS, Lengths
 from tokenmill.reading_keys import Key
 from tokenmill.units import QuantityError, describe, format_quantity, parse_quantity
 
 LONGEST_NAME = 200
-LONGEST_LIST = 100_000
+LONGEST_LIST = 1000
+MOST_MISTAKES = 1000  # a file with more is no problem file; reading stops
 # A lognormal's p95 over its mean is exp(z sigma - sigma^2 / 2), largest at sigma = z = 1.645 (its 95th percentile)
 LARGEST_P95_RATIO = exp(1.6448536269514722**2 / 2)
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -57,6 +59,8 @@ class Reading:
     def refuse(self, path: str, found: str, allowed: str, near: str | None = None) -> Any:
         """Note one mistake; return None, which a reader returns in place of a value."""
         self.mistakes.append(Mistake(path, found, allowed, near))
+        if len(self.mistakes) >= MOST_MISTAKES:
+            raise ProblemError(self.mistakes)
 
     def unknown(self, path: str, name: Any, known: Iterable[str]) -> None:
         """Note a key that nothing reads."""
@@ -118,7 +122,7 @@ def number(raw: Any, key: Key, path: str, state: Reading) -> Any:
             value = parse_quantity(raw, key.dimension) * key.scale
         except QuantityError as error:
             return state.refuse(path, error.found, bounds(key))
-    elif isinstance(raw, bool) or not isinstance(raw, int | float):
+    elif isinstance(raw, bool) or not isinstance(raw, Real):
         many = isinstance(raw, list | tuple) and raw
         return state.refuse(path, show(raw), f"one value, {bounds(key)}" if many else bounds(key))
     else:
@@ -203,8 +207,8 @@ def several(read: Reader) -> Reader:
 
     def reader(raw: Any, key: Key, path: str, state: Reading) -> Any:
         raws = list(raw) if isinstance(raw, list | tuple) else [raw]
-        if not raws or len(raws) > LONGEST_LIST:
-            return state.refuse(path, show(raw), "at least one; leave the key out for the default")
+        if not 0 < len(raws) <= LONGEST_LIST:
+            return state.refuse(path, show(raw), f"1 to {LONGEST_LIST}; leave the key out for the default")
         places = [f"{path}[{i}]" for i in range(len(raws))] if isinstance(raw, list | tuple) else [path]
         values = [read(item, key, places[i], state) for i, item in enumerate(raws)]
         for i, value in enumerate(values):
@@ -217,7 +221,7 @@ def several(read: Reader) -> Reader:
 
 def file_path(raw: Any, key: Key, path: str, state: Reading) -> Any:
     """Read the path of a file that is there, relative to the problem file."""
-    if not isinstance(raw, str) or not raw or "\0" in raw or len(raw) > 4096:
+    if not isinstance(raw, str | Path) or not 0 < len(str(raw)) < 4096 or "\0" in str(raw):
         return state.refuse(path, show(raw), "the path of a file")
     place = state.base / raw
     return place if place.is_file() else state.refuse(path, show(raw), f"a file that exists; looked for {place}")

@@ -16,7 +16,7 @@ from tokenmill.units import example, format_quantity
 from tokenmill_models.stage import PLANNED, Axis, Input, StageModel, stages
 
 MODEL = "llama-3.1-8b"
-SHOWN = 8  # values of a choice
+SHOWN = 6  # values of a choice
 DEADLINE = 90 * 86400.0
 LENGTH, RATE, LARGE_COUNT, SMALL_COUNT = 1000, 10, 1e9, 1024  # examples of what has no default
 _FREE = ("number", "word", "flag", "slices", "text", "lengths", "percentiles", "model")
@@ -113,8 +113,9 @@ def _lines(stage: StageModel, keys: StageKeys) -> list[tuple[str, str]]:
 def _choice(axis: Axis) -> tuple[str, str]:
     """Return the values of a choice as TOML, and what it is."""
     default = [value for value in axis.default or () if value != PUBLISHED]
-    values = default or list(axis.values)[:SHOWN] or [1]
-    absent = ", ".join(str(value) for value in axis.default) if axis.default else "chosen"
+    grid = [value for value in axis.values if value != PUBLISHED]
+    values = default or grid[:SHOWN] or [1]
+    absent = ", ".join(str(value).lower() for value in axis.default) if axis.default else "chosen"
     return f"[{', '.join(_plain(value) for value in values)}]", f"{axis.doc}; absent: {absent}"
 
 
