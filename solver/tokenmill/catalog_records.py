@@ -157,6 +157,13 @@ class System:
     built: bool = False
 
     @property
+    def cores(self) -> float | None:
+        """Processor cores of all its hosts: as given, else half of its vCPUs (two threads a core); None where not known."""
+        if self.host_cores is not None:
+            return float(self.host_cores)
+        return None if self.host_vcpus is None else self.host_vcpus / 2
+
+    @property
     def rack_power(self) -> float:
         """W that one rack must bear for it: of its racks where their number is known, else of one node."""
         return self.power / (self.racks or self.nodes)

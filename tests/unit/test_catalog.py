@@ -49,6 +49,20 @@ def test_citations_are_known_keys():
                 assert set(re.findall(r'"([^"]+)"', line)) <= keys, (file, line)
 
 
+def test_citations_are_one_work_each():
+    # several are joined by "; ", so none may hold one
+    for line in (data.path("catalog") / "sources.toml").read_text().splitlines():
+        assert ";" not in line
+
+
+def test_hosts():
+    assert CATALOG.system("cpu-epyc-9654").cores == 2 * 96
+    assert CATALOG.system("p5-48xlarge").cores == 192 / 2
+    assert CATALOG.system("rtx-4090").cores is None
+    assert CATALOG.system("gb200-nvl72").rack_power == 120e3  # one rack
+    assert CATALOG.system("tpu-v5e-pod").rack_power == CATALOG.system("tpu-v5e-pod").power / 32  # of one of 32 hosts
+
+
 def test_an_unchecked_figure_is_a_guess_and_a_claimed_product_is_a_claim():
     assert CATALOG.chip("rtx-4090").figures["peak.bf16"].evidence == "guess"
     assert CATALOG.chip("rtx-4090").figures["bandwidth"].evidence == "datasheet"
