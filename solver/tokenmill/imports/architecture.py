@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -146,28 +146,14 @@ def architecture_report(arch: Architecture) -> dict[str, Any]:
     ``kv_bytes_per_token`` counts every layer that caches (no window full yet); with full windows it is
     ``kv_bytes_per_token_past_windows``.
     """
-    counts = arch.parameters
-    endless = kv_bytes_per_token(arch, 2.0) - sum(
-        kind.count * kind.mixer.kv_elements / kind.mixer.compression * 2.0
-        for kind in arch.layers
-        if kind.mixer.window is not None
-    )
+    unbounded = replace(arch, layers=tuple(kind for kind in arch.layers if kind.mixer.window is None))
     return {
         "name": arch.name,
         "family": arch.family,
-        "parameters": {
-            "total": counts.total,
-            "active": counts.active,
-            "embedding": counts.embedding,
-            "output_head": counts.output_head,
-            "experts": counts.experts,
-            "computed": counts.computed,
-            "towers": counts.towers,
-            "multi_token_prediction": sum(size for _, size in arch.mtp),
-        },
+        "parameters": {**asdict(arch.parameters), "multi_token_prediction": sum(size for _, size in arch.mtp)},
         "weight_bytes": weight_bytes(arch, published_bits()),
         "kv_bytes_per_token": kv_bytes_per_token(arch, 2.0),
-        "kv_bytes_per_token_past_windows": endless,
+        "kv_bytes_per_token_past_windows": kv_bytes_per_token(unbounded, 2.0),
         "indexer_bytes_per_token": indexer_bytes_per_token(arch),
         "state_bytes": state_bytes(arch),
         "precision": {

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import re
+
 from tokenmill.errors import ImportFileError, nearest
 from tokenmill.imports.families.config import Config
 from tokenmill.imports.families.parts import Text, layer_kinds
 from tokenmill.imports.families.precision import precisions
-from tokenmill.imports.families.table import BY_CLASS, FAMILIES, REFUSED
+from tokenmill.imports.families.table import FAMILIES, REFUSED
 from tokenmill.imports.families.towers import towers_of
 from tokenmill.imports.families.wrappers import WRAPPERS, text_config
 from tokenmill_models.architecture import Architecture
 
+CLASS_ENDINGS = r"(ForCausalLM|LMHeadModel|ForConditionalGeneration|Model)$"
+
+
+def named_by_class(c: Config) -> Config:
+    """Return the configuration with its ``model_type``: by the class name where the field is absent."""
+    if c.text("model_type"):
+        return c
+    plain = {re.sub(r"[-_]", "", name).lower(): name for name in (*REFUSED, *FAMILIES, *WRAPPERS)}
+    stems = [re.sub(CLASS_ENDINGS, "", str(name)).lower() for name in c.items("architectures") or []]
+    found = next((plain[stem] for stem in stems if stem in plain), None)
+    if found is None:
+        raise c.fail("model_type", "nothing", "the name of a known family")
+    return Config({**c.fields, "model_type": found}, c.source, c.place)
+
 
 def family_of(c: Config) -> str:
-    """Return the ``model_type``, by the class name where the field is absent.
+    """Return the ``model_type``.
 
     Raises
     ------
     ImportFileError
-        Where it is missing, unknown (with the nearest known one) or known and not covered (with what is missing).
+        Where it is unknown (with the nearest known one), or known and not covered (with what is missing).
     """
     name = c.text("model_type")
-    if not name:
-        classes = c.items("architectures") or []
-        name = next((BY_CLASS[str(entry)] for entry in classes if str(entry) in BY_CLASS), "")
-        if not name:
-            raise c.fail("model_type", "nothing", "the name of a known family")
     if name in REFUSED:
         raise ImportFileError(f"{c.source}: {c.place}model_type: {name!r} is not covered: {REFUSED[name]}")
     if name not in FAMILIES:
@@ -44,6 +55,7 @@ def _check_experts(c: Config, text: Text) -> None:
 
 def assemble(c: Config, name: str) -> Architecture:
     """Build the architecture that the configuration describes."""
+    c = named_by_class(c)
     inner, wrapper = text_config(c)
     family = family_of(inner)
     text = FAMILIES[family](inner)

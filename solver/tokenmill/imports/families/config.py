@@ -107,4 +107,4 @@ class Config:
     @property
     def hidden(self) -> int:
         """Hidden size, whatever the family calls it."""
-        return self.count("hidden_size", "n_embd", "d_model")
+        return self.count("hidden_size", "n_embd", "n_embed", "d_model")

@@ -178,6 +178,8 @@ def dbrx(c: Config) -> Text:
 
 def grok(c: Config) -> Text:
     """Grok-1: four norms a layer, tied embedding, gated experts."""
+    if c.flag("residual_moe", default=False):
+        raise c.fail("residual_moe", "true", "false: Grok-2's dense path beside the experts is not covered")
     s = heads_of(c)
     mlp = moe(s.hidden, width_of(c), expert_count(c), experts_used(c))
     return text_model(c, [Block(attention(s), mlp, 4 * s.hidden)] * c.layers, tie=True)

@@ -84,34 +84,39 @@ def _compressor(hidden: int, size: int, ratio: int) -> tuple[int, int]:
     return overlap * size, ratio * overlap * size + size
 
 
+def _v4_extras(c: Config, ratio: int) -> tuple[list[Matrix], int, Indexer | None]:
+    """Return matrices, other parameters and scorer that a compressed layer has beside plain attention."""
+    h, size = c.hidden, c.count("head_dim")
+    if not ratio:
+        return [], 0, None
+    width, other = _compressor(h, size, ratio)
+    matrices = [Matrix("compress", h, 2 * width)]
+    if ratio != 4:
+        return matrices, other, None
+    heads, index_size = c.count("index_n_heads"), c.count("index_head_dim")
+    width, rest = _compressor(h, index_size, ratio)
+    matrices += [
+        Matrix("index_q", c.count("q_lora_rank"), heads * index_size),
+        Matrix("index_weights", h, heads),
+        Matrix("index_compress", h, 2 * width),
+    ]
+    return matrices, other + rest, Indexer(heads, index_size, c.count("index_topk"), index_size)
+
+
 def _v4_mixer(c: Config, ratio: int) -> Mixer:
     """DeepSeek-V4 attention: one shared key/value head of `head_dim`, a window, and a cache compressed by `ratio`."""
     h, heads, size = c.hidden, c.count("num_attention_heads"), c.count("head_dim")
     q_rank, groups, o_rank = c.count("q_lora_rank"), c.count("o_groups"), c.count("o_lora_rank")
     window = c.count("sliding_window", default=128)
+    extra, other, indexer = _v4_extras(c, ratio)
     matrices = [
         Matrix("q_down", h, q_rank),
         Matrix("q_up", q_rank, heads * size, "column", heads),
         Matrix("kv_down", h, size),
         Matrix("o_down", heads * size // groups, groups * o_rank, "column", groups),
         Matrix("o", groups * o_rank, h, "row", groups),
+        *extra,
     ]
-    other = q_rank + size + heads
-    indexer = None
-    if ratio:
-        width, rest = _compressor(h, size, ratio)
-        matrices.append(Matrix("compress", h, 2 * width))
-        other += rest
-    if ratio == 4:
-        index_heads, index_size = c.count("index_n_heads"), c.count("index_head_dim")
-        width, rest = _compressor(h, index_size, ratio)
-        indexer = Indexer(index_heads, index_size, c.count("index_topk"), index_size)
-        matrices += [
-            Matrix("index_q", q_rank, index_heads * index_size),
-            Matrix("index_weights", h, index_heads),
-            Matrix("index_compress", h, 2 * width),
-        ]
-        other += rest
     return Mixer(
         "attention",
         tuple(matrices),
@@ -125,7 +130,7 @@ def _v4_mixer(c: Config, ratio: int) -> Mixer:
         compression=ratio or 1,
         state_elements=window * size if ratio else 0,
         d_rope=c.count("qk_rope_head_dim", default=0, least=0),
-        other_parameters=other,
+        other_parameters=q_rank + size + heads + other,
         indexer=indexer,
     )
 

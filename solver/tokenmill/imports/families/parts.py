@@ -100,10 +100,7 @@ def attention(
     )
 
 
-def latent_attention(
-    c: Config, *, bias: bool = False, indexer: Indexer | None = None, gate: bool = False, window: int | None = None
-) -> Mixer:
-    """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): q and kv through low ranks, the cache holds the latent."""
+def _latent_matrices(c: Config, bias: bool, gate: bool) -> list[Matrix]:
     h, heads = c.hidden, c.count("num_attention_heads")
     rank, rope = c.count("kv_lora_rank"), c.count("qk_rope_head_dim", least=0)
     nope, d_v = c.count("qk_nope_head_dim"), c.count("v_head_dim")
@@ -117,24 +114,28 @@ def latent_attention(
         Matrix("kv_up", rank, heads * (nope + d_v), "column", heads),
         Matrix("o", heads * d_v, h, "row", heads, h * bias),
     ]
-    if gate:
-        matrices.append(Matrix("gate", h, heads * d_v, "column", heads))
-    other = (q_rank or 0) + rank
+    return [*matrices, Matrix("gate", h, heads * d_v, "column", heads)] if gate else matrices
+
+
+def latent_attention(c: Config, *, bias: bool = False, indexer: Indexer | None = None, gate: bool = False) -> Mixer:
+    """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): q and kv through low ranks, the cache holds the latent."""
+    rank, rope = c.count("kv_lora_rank"), c.count("qk_rope_head_dim", least=0)
+    nope, q_rank = c.count("qk_nope_head_dim"), c.optional("q_lora_rank") or 0
+    matrices, other = _latent_matrices(c, bias, gate), q_rank + rank
     if indexer:
         matrices += [
-            Matrix("index_q", q_rank or h, indexer.heads * indexer.head_dim),
-            Matrix("index_k", h, indexer.head_dim),
-            Matrix("index_weights", h, indexer.heads),
+            Matrix("index_q", q_rank or c.hidden, indexer.heads * indexer.head_dim),
+            Matrix("index_k", c.hidden, indexer.head_dim),
+            Matrix("index_weights", c.hidden, indexer.heads),
         ]
         other += 2 * indexer.head_dim
     return Mixer(
         "mla",
         tuple(matrices),
-        heads=heads,
+        heads=c.count("num_attention_heads"),
         kv_heads=1,
         d_qk=nope + rope,
-        d_v=d_v,
-        window=window,
+        d_v=c.count("v_head_dim"),
         kv_elements=rank + rope,
         kv_lora_rank=rank,
         d_rope=rope,

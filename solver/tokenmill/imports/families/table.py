@@ -105,21 +105,6 @@ FAMILIES: Mapping[str, Callable[[Config], Text]] = {
     "mllama_text_model": gemmas.mllama,
 }
 
-BY_CLASS: Mapping[str, str] = {
-    "LlamaForCausalLM": "llama",
-    "MistralForCausalLM": "mistral",
-    "MixtralForCausalLM": "mixtral",
-    "Qwen2ForCausalLM": "qwen2",
-    "Qwen3ForCausalLM": "qwen3",
-    "Qwen3MoeForCausalLM": "qwen3_moe",
-    "GemmaForCausalLM": "gemma",
-    "Gemma2ForCausalLM": "gemma2",
-    "DeepseekV2ForCausalLM": "deepseek_v2",
-    "DeepseekV3ForCausalLM": "deepseek_v3",
-    "GptOssForCausalLM": "gpt_oss",
-    "LongcatFlashForCausalLM": "longcat_flash",
-}
-
 _SHARED = (
     "several layers run one attention block with adapters of their own: weights that layers share are missing here"
 )
