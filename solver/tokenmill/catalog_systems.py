@@ -29,6 +29,7 @@ def read_system(id: str, entry: Entry, chips: Mapping[str, Chip], cite: Cite, ho
     if chip is None:
         raise entry.refuse("chip", "the id of a chip of the catalogue")
     per_node, nodes = entry.count("chips_per_node", 1), entry.count("nodes", 1)
+    seen.figures |= _host_link(chip)
     system = System(
         id=id,
         name=entry.text("name", id),
@@ -132,8 +133,15 @@ def _power(entry: Entry, seen: Provenance, chip: Chip, total: int, host_watts: f
     """Return the most the system draws, as given, else its chips' limit with the usual host; and the host's part."""
     given = entry.maybe("power_kw", least=1e-6)
     watts = given * 1e3 if given is not None else total * (chip.tdp + host_watts)
-    seen.add("power", watts, "W", evidence=None if given is not None else "guess")
-    return {"power": watts, "host_power": max(watts - total * chip.tdp, 0.0)}
+    host = max(watts - total * chip.tdp, 0.0)
+    evidence = None if given is not None else "guess"
+    seen.add("power", watts, "W", evidence=evidence)
+    seen.add("host_power", host or None, "W", "power", evidence)
+    return {"power": watts, "host_power": host}
+
+
+def _host_link(chip: Chip) -> dict[str, Figure]:
+    return {"host_link": chip.figures["host_link"]} if "host_link" in chip.figures else {}
 
 
 def _terms(entry: Entry, seen: Provenance) -> dict[str, Any]:
@@ -184,7 +192,7 @@ def plainest_host(chip: Chip, host_watts: float) -> System:
         power=power.value,
         host_power=host_power,
         rent_by_chip=True,
-        figures={"power": power, "scale_out": port},
+        figures={"power": power, "scale_out": port, **_host_link(chip)},
         source=chip.source,
         checked=chip.checked,
         notes="the plainest host of the chip",
