@@ -25,7 +25,6 @@ NOT_YET = (
     ("risk.cvar_weight", "risk.cvar_weight"),
     ("limits.robust", "limits.robust"),
     ("limits.availability", "limits.availability"),
-    ("limits.shed", "limits.shed"),
 )
 
 
