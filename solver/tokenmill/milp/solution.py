@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 STATUSES = ("optimal", "feasible", "infeasible", "unbounded", "unknown", "error")
 
@@ -26,6 +26,8 @@ class Purchase:
 
     `unit_price`: USD to buy one, or USD an hour of one rented; `cost`: USD over the horizon (payments less residual,
     discounted); `power`: W drawn at most; `chips`: catalogue chips of all; `price_source`: provider and date.
+    `workload`: the run that rents them for itself alone, for as long as it lasts; empty for what pools and runs share.
+    Chips had by the chip count as parts of a system. Own systems have the market "owned" and cost nothing here.
     """
 
     system: str
@@ -40,6 +42,7 @@ class Purchase:
     cost: float
     power: float
     price_source: str = ""
+    workload: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class Running:
     """Replicas of a column at a site in a period and slice, and what they carry.
 
     `rates`: (class index, operating-point index) to units/s carried by all of them. `utilisation`: share of the
-    replicas' capacity used. `power`: W drawn by their chips.
+    replicas' capacity used. `power`: W drawn by their chips. `tenure`: own, rent or spot systems carry them;
+    `by_chip`: these are had by the chip.
     """
 
     column: str
@@ -58,11 +62,17 @@ class Running:
     rates: Mapping[tuple[int, int], float]
     utilisation: float
     power: float
+    tenure: str = "rent"
+    by_chip: bool = False
 
 
 @dataclass(frozen=True)
 class RunStart:
-    """A run that was chosen: column, site, market that pays for it, start and end [s from the start of the horizon], cost [USD]."""
+    """A run that was chosen: column, site, market that pays for it, start and end [s from the start of the horizon].
+
+    `cost`: USD of its own rents and electricity (its rents stand among the purchases too, under its name).
+    `places`: (system, tenure, by chip, chips) that it takes of shared systems.
+    """
 
     workload: str
     column: str
@@ -71,6 +81,7 @@ class RunStart:
     start: float
     end: float
     cost: float
+    places: tuple[tuple[str, str, bool, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,13 +99,21 @@ class Flow:
 
 @dataclass(frozen=True)
 class Packing:
-    """How domains of a system are filled at a site: pattern (chips a replica: how many), systems, chips left over in all."""
+    """How domains of a system are filled at a site in a period and slice.
+
+    `pattern`: chips a replica or run, to how many of them one domain holds (one larger than a domain: 1, over `spans`
+    domains). `count`: domains (or spans) filled so. `left_over`: chips left in all of these.
+    """
 
     system: str
     site: str
     pattern: Mapping[int, float]
     count: float
     left_over: float
+    period: int = 1
+    slice: str = "all"
+    tenure: str = "rent"
+    spans: int = 1
 
 
 @dataclass(frozen=True)
@@ -130,7 +149,8 @@ class Solution:
     """The programme's whole answer; empty decisions where no plan is in hand.
 
     `cost_by_kind`: rent, capital, energy, storage, network, operations [USD]; `cost_by_workload`; `cost_by_period`.
-    `residual`: the audit's largest residual, relative to max(1, |right-hand side|).
+    `residual`: the audit's largest residual, relative to max(1, |right-hand side|). `refused`: (workload, class, period,
+    slice) to the share of its demand that is refused. `notes`: what was rounded, skipped or held coarsely, in words.
     """
 
     termination: Termination
@@ -149,3 +169,5 @@ class Solution:
     carbon: float | None = None
     energy: float | None = None
     residual: float | None = None
+    refused: Mapping[tuple[str, int, int, str], float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,133 @@
+r"""Demand, routing and load of pools."""
+
+from __future__ import annotations
+
+from tokenmill.milp.quantities import Build, load
+from tokenmill.milp.rows import Linear, Requirement
+
+LAST_RESORT = 100.0  # a limit of money or hardware is easier to ease than what the user wants done
+
+
+def demand_rows(build: Build) -> None:
+    r"""All of the demand is routed.
+
+    .. math:: \sum_{r} \sum_{c,s,i,p} q_{w,b,r,c,s,i,p,h,l} + d_{w,b,h,l} = 1
+
+    | symbol | meaning | unit |
+    |---|---|---|
+    | q | share of class b that route r sends to column c first (variable) | 1 |
+    | d | share refused, where refusing has a price (variable) | 1 |
+
+    Rows ``demand`` by (workload, class, period, slice). Dual: what the whole class costs at the margin.
+    """
+    sets, made = build.sets, build.variables
+    for w, workload in enumerate(sets.workloads):
+        if workload.kind != "pool":
+            continue
+        rates = sets.demand[workload.workload]
+        asked = Requirement(
+            f"workload.{workload.workload}.demand", "demand", "units/s",
+            "lower the demand, loosen its latency limits, or allow more hardware", scale=float(rates.max(initial=0.0)), weight=LAST_RESORT,
+        )  # fmt: skip
+        for h, l in sets.moments:
+            for b, share in enumerate(workload.shares):
+                if share <= 0.0 or rates[h - 1, l] <= 0.0:
+                    continue
+                left = Linear({made.refused[w, b, h, l]: 1.0} if (w, b, h, l) in made.refused else {})
+                for r in range(len(workload.routes)):
+                    left.plus(routed(build, w, b, r, 0, h, l))
+                label = (workload.workload, b, h, sets.slices[l])
+                build.programme.row("demand", *label, left=left, sense="=", right=1.0, requirement=asked)
+
+
+def routed(build: Build, w: int, b: int, r: int, position: int, h: int, l: int) -> Linear:
+    """Return the share of a class that route r sends through its role at `position`."""
+    sets, result = build.sets, Linear()
+    for n in sets.uses_of(w, sets.workloads[w].routes[r][position]):
+        for p in range(len(sets.columns[sets.uses[n].column].points)):
+            index = build.variables.shares.get((w, b, r, position, n, p, h, l))
+            if index is not None:
+                result.add(index)
+    return result
+
+
+def route_rows(build: Build) -> None:
+    r"""What enters a route passes all of its roles.
+
+    .. math:: \sum_{c \in r_j} q_{w,b,r,c,\dots} = \sum_{c \in r_{j+1}} q_{w,b,r,c,\dots}
+
+    Rows ``route`` by (workload, class, route, position, period, slice). Dual: the worth of work half done.
+    """
+    sets = build.sets
+    for w, workload in enumerate(sets.workloads):
+        if workload.kind != "pool":
+            continue
+        for h, l in sets.moments:
+            for b in range(len(workload.shares)):
+                for r, route in enumerate(workload.routes):
+                    for position in range(len(route) - 1):
+                        left = routed(build, w, b, r, position, h, l)
+                        left.plus(routed(build, w, b, r, position + 1, h, l), -1.0)
+                        if left.terms:
+                            label = (workload.workload, b, r, position, h, sets.slices[l])
+                            build.programme.row("route", *label, left=left, sense="=")
+
+
+def load_rows(build: Build) -> None:
+    r"""Replicas carry what is routed to them.
+
+    .. math:: \sum_{w,b,r} \frac{q_{w,b,r,c,p,\dots}\, D_{w,h,l}\, \beta_b}{\mu_{c,p,b}} \le (1 - m)\, t_{c,p,\dots},
+       \qquad \sum_p t_{c,p,\dots} = x_{c,\dots}
+
+    | symbol | meaning | unit |
+    |---|---|---|
+    | D, beta | demand of the workload, share of the class | units/s, 1 |
+    | mu | rate of a replica at operating point p for the class alone | units/s |
+    | m | share of time that own systems are in maintenance | 1 |
+    | t | replicas set to the point (x itself where there is one point) | replicas |
+
+    Rows ``load`` by (use, point, moment), ``set`` by (use, moment). Dual: the worth of one more replica.
+    """
+    sets, made = build.sets, build.variables
+    for (n, h, l), replicas in made.replicas.items():
+        use = sets.uses[n]
+        own = sets.stocks[use.stock].tenure == "own"
+        ready = 1.0 - (sets.problem.hardware.ownership.maintenance if own else 0.0)
+        settings = {p: index for (m, p, at, part), index in _settings(build, n).items() if (at, part) == (h, l)}
+        for p in range(len(sets.columns[use.column].points)):
+            left = load(build, n, p, h, l)
+            if left.terms:
+                left.add(settings.get(p, replicas), -ready)
+                build.programme.row("load", n, p, h, sets.slices[l], left=left, sense="<=")
+        if settings:
+            left = Linear(dict.fromkeys(settings.values(), 1.0)).add(replicas, -1.0)
+            build.programme.row("set", n, h, sets.slices[l], left=left, sense="=")
+
+
+def _settings(build: Build, n: int) -> dict[tuple[int, int, int, int], int]:
+    points = range(len(build.sets.columns[build.sets.uses[n].column].points))
+    made = build.variables.settings
+    return {(n, p, h, l): made[n, p, h, l] for p in points for h, l in build.sets.moments if (n, p, h, l) in made}
+
+
+def replica_rows(build: Build) -> None:
+    r"""Replicas that the user holds.
+
+    .. math:: \sum_{c,s,i} x_{c,s,i,h,l} = R_{w,\text{role}} \quad (\text{or between the least and the most of a list})
+
+    Rows ``least`` and ``most`` by (workload, role, moment). Dual: the worth of holding one more.
+    """
+    sets = build.sets
+    for w, workload in enumerate(sets.workloads):
+        asked = sets.workload(workload.workload)
+        for role in workload.columns if workload.kind == "pool" else ():
+            values = asked.role_held.get(role, {}).get("layout.replicas", asked.held.get("layout.replicas"))
+            if not values:
+                continue
+            key = f"workload.{workload.workload}.layout.replicas"
+            wanted = Requirement(key, "replicas held", "replica", "hold another number of replicas, or leave it free")
+            for h, l in sets.moments:
+                left = Linear({build.variables.replicas[n, h, l]: 1.0 for n in sets.uses_of(w, role)})
+                label = (workload.workload, role, h, sets.slices[l])
+                build.programme.row("least", *label, left=left, sense=">=", right=float(min(values)), requirement=wanted)
+                build.programme.row("most", *label, left=left, sense="<=", right=float(max(values)), requirement=wanted)

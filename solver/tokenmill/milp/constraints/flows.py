@@ -1,0 +1,230 @@
+r"""Flows between coupled pools, over directed arcs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tokenmill.candidates.columns import CouplingEnd, CouplingUse
+from tokenmill.milp.quantities import Build, chips_in_hand_of
+from tokenmill.milp.rows import Linear, Requirement
+from tokenmill.milp.sets import ArcLike, Sets
+
+GIGA = 1e9
+
+
+@dataclass(frozen=True)
+class Group:
+    """Uses that are the same to a coupling: their node, and what must match, be within budget and be sent."""
+
+    node: str
+    end: CouplingEnd
+    uses: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Join:
+    """A coupling between two neighbouring roles of a route, with both sides' groups and the pairs that may talk."""
+
+    workload: int
+    route: int
+    position: int
+    coupling: CouplingUse
+    sources: tuple[Group, ...]
+    targets: tuple[Group, ...]
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass
+class Sent:
+    """What the programme decides on flows: f by (join, source, target, class, moment), e by (join, nodes, arc, moment)."""
+
+    joins: list[Join] = field(default_factory=list)
+    shares: dict[tuple[int, int, int, int, int, int], int] = field(default_factory=dict)
+    over: dict[tuple[int, str, str, str, int, int], int] = field(default_factory=dict)
+
+
+def joins(sets: Sets) -> list[Join]:
+    """Return every coupling of pools, route by route."""
+    found = []
+    for w, workload in enumerate(sets.workloads):
+        for r, route in enumerate(workload.routes):
+            for position, (source, target) in enumerate(itertools.pairwise(route)):
+                for coupling in workload.couplings:
+                    if (coupling.source, coupling.target) != (source, target):
+                        continue
+                    ends = _groups(sets, w, source, coupling), _groups(sets, w, target, coupling)
+                    pairs = tuple(
+                        (a, b)
+                        for a, one in enumerate(ends[0])
+                        for b, other in enumerate(ends[1])
+                        if compatible(one.end, other.end, coupling) and joined(sets, one.node, other.node)
+                    )
+                    found.append(Join(w, r, position, coupling, *ends, pairs))
+    return found
+
+
+def compatible(source: CouplingEnd, target: CouplingEnd, coupling: CouplingUse) -> bool:
+    """Tell whether two ends may talk: equal in what must match, together within the budget."""
+    within = coupling.budget is None or source.budget + target.budget <= coupling.budget * (1 + 1e-9)
+    return source.match == target.match and within
+
+
+def _groups(sets: Sets, w: int, role: str, coupling: CouplingUse) -> tuple[Group, ...]:
+    """Return the uses of a role by node and end."""
+    found: dict[tuple[str, str], list[int]] = {}
+    ends: dict[tuple[str, str], CouplingEnd] = {}
+    for n in sets.uses_of(w, role):
+        use = sets.uses[n]
+        end = sets.columns[use.column].ends.get(coupling.name, CouplingEnd(()))
+        key = (node_of(sets, use.site, sets.columns[use.column].system), repr((end.match, end.budget, end.per_unit)))
+        found.setdefault(key, []).append(n)
+        ends[key] = end
+    return tuple(Group(key[0], ends[key], tuple(found[key])) for key in sorted(found))
+
+
+def node_of(sets: Sets, site: int, system: str) -> str:
+    """Return where a pool stands among the arcs: its own node, its site's fabric, or the site."""
+    name = sets.sites[site].name
+    known = {end for arc in sets.arcs for end in (arc.source, arc.target)}
+    return next((node for node in (f"{name}/{system}", f"{name}/fabric") if node in known), name)
+
+
+def pool_nodes(sets: Sets) -> frozenset[str]:
+    """Return nodes of pools' own: nothing passes through them on its way."""
+    return frozenset(f"{site.name}/{offer.system}" for site in sets.sites for offer in sets.offers)
+
+
+def useful_arcs(sets: Sets, source: str, target: str) -> list[ArcLike]:
+    """Return arcs on some way from one node to another that passes no pool's node between; none where they are one place."""
+    if source == target and source not in pool_nodes(sets):
+        return []
+    ahead = _reach([(a.source, a.target) for a in sets.arcs], source, pool_nodes(sets))
+    back = _reach([(a.target, a.source) for a in sets.arcs], target, pool_nodes(sets))
+    # from a node to itself the way leads out and back: it is start and end, never between
+    return [a for a in sets.arcs if (a.source == source or a.source in ahead) and (a.target == target or a.target in back)
+            and not (a.source == target and a.source != source) and not (a.target == source and a.target != target)]  # fmt: skip
+
+
+def _reach(edges: list[tuple[str, str]], start: str, closed: frozenset[str]) -> set[str]:
+    """Return nodes that may be passed on the way from `start`."""
+    seen, open_ = set[str](), [start]
+    while open_:
+        here = open_.pop()
+        for tail, head in edges:
+            if tail == here and head not in seen and head not in closed:
+                seen.add(head)
+                open_.append(head)
+    return seen
+
+
+def joined(sets: Sets, source: str, target: str) -> bool:
+    """Tell whether bytes can go: within one site without arcs freely, else over arcs."""
+    known = {end for arc in sets.arcs for end in (arc.source, arc.target)}
+    same = source.split("/")[0] == target.split("/")[0]
+    if same and (source not in known or target not in known):
+        return True
+    if source == target and source not in pool_nodes(sets):
+        return True
+    arcs = useful_arcs(sets, source, target)
+    return any(a.source == source for a in arcs) and any(a.target == target for a in arcs)
+
+
+def flow_rows(build: Build) -> Sent:
+    r"""What one pool sends, another of a matching kind takes, over arcs with room for it.
+
+    .. math:: \sum_{b} f_{a,b} = \sum_{n \in a} q_{n}, \qquad \sum_{a} f_{a,b} = \sum_{n \in b} q_{n}, \qquad
+       \sum_{(S,T)} e_{S,T,\alpha} \le C_\alpha + c_\alpha Y
+
+    | symbol | meaning | unit |
+    |---|---|---|
+    | f | share of a class's demand from source group a to target group b (variable) | 1 |
+    | e | bytes of pair (S, T) of nodes over an arc (variable) | GB/s |
+    | C, c, Y | room of the arc, more of it a chip in hand, chips in hand | B/s, B/s, chips |
+
+    Conserved at every node: all that S sends T leaves S and passes every node between. Rows ``sent``, ``taken`` by
+    (join, group, class, moment), ``leaves``, ``passes`` by (join, nodes, moment), ``arc`` by (arc, moment).
+    Dual of an arc: saved by a byte a second more.
+    """
+    sets, sent = build.sets, Sent(joins(build.sets))
+    for j, join in enumerate(sent.joins):
+        rates = sets.demand[sets.workloads[join.workload].workload]
+        for h, l in sets.moments:
+            if rates[h - 1, l] > 0.0:
+                _share_rows(build, sent, j, h, l)
+                _node_rows(build, sent, j, h, l)
+    _arc_rows(build, sent)
+    return sent
+
+
+def _share_rows(build: Build, sent: Sent, j: int, h: int, l: int) -> None:
+    join, programme = sent.joins[j], build.programme
+    for b, share in enumerate(build.sets.workloads[join.workload].shares):
+        if share <= 0.0:
+            continue
+        for s, t in join.pairs:
+            sent.shares[j, s, t, b, h, l] = programme.variable("flow", j, s, t, b, h, l, upper=1.0)
+        for side, groups in enumerate((join.sources, join.targets)):
+            for g, group in enumerate(groups):
+                left = Linear({sent.shares[j, s, t, b, h, l]: 1.0 for s, t in join.pairs if (s, t)[side] == g})
+                for n in group.uses:
+                    for p in range(len(build.sets.columns[build.sets.uses[n].column].points)):
+                        index = build.variables.shares.get((join.workload, b, join.route, join.position + side, n, p, h, l))
+                        if index is not None:
+                            left.add(index, -1.0)
+                programme.row(("sent", "taken")[side], j, g, b, h, l, left=left, sense="=")
+
+
+def bytes_between(build: Build, sent: Sent, j: int, h: int, l: int) -> dict[tuple[str, str], Linear]:
+    """Return bytes/s from node to node of a join at a moment, where there are any."""
+    join, found = sent.joins[j], dict[tuple[str, str], Linear]()
+    workload = build.sets.workloads[join.workload]
+    demand = build.sets.planned(join.workload, h, l)
+    for s, t in join.pairs:
+        source = join.sources[s]
+        for b, share in enumerate(workload.shares):
+            index = sent.shares.get((j, s, t, b, h, l))
+            size = source.end.per_unit[b] if b < len(source.end.per_unit) else 0.0
+            if index is not None and size > 0.0:
+                pair = (source.node, join.targets[t].node)
+                found.setdefault(pair, Linear()).add(index, demand * share * size)
+    return found
+
+
+def _node_rows(build: Build, sent: Sent, j: int, h: int, l: int) -> None:
+    programme = build.programme
+    for (source, target), amount in sorted(bytes_between(build, sent, j, h, l).items()):
+        arcs = useful_arcs(build.sets, source, target)
+        if not arcs:
+            continue
+        for arc in arcs:
+            sent.over[j, source, target, arc.name, h, l] = programme.variable("over", j, source, target, arc.name, h, l)
+        over = {arc.name: sent.over[j, source, target, arc.name, h, l] for arc in arcs}
+        left = _sum(over[a.name] for a in arcs if a.source == source).plus(amount, -1.0 / GIGA)
+        programme.row("leaves", j, source, target, h, l, left=left, sense="=")
+        between = {a.source for a in arcs} | {a.target for a in arcs}
+        for node in sorted(between - {source, target}):
+            left = _sum(over[a.name] for a in arcs if a.source == node)
+            left.plus(_sum(over[a.name] for a in arcs if a.target == node), -1.0)
+            programme.row("passes", j, source, target, node, h, l, left=left, sense="=")
+
+
+def _sum(indices: Iterable[int]) -> Linear:
+    return Linear(dict.fromkeys(indices, 1.0))
+
+
+def _arc_rows(build: Build, sent: Sent) -> None:
+    for arc in build.sets.arcs:
+        asked = Requirement(
+            f"network.{arc.name}", f"bandwidth of {arc.name}", "B/s", "a faster link, or pools nearer to each other",
+            relax=1.0 / GIGA, step=0.1 * arc.capacity or None,
+        )  # fmt: skip
+        for h, l in build.sets.moments:
+            left = _sum(index for key, index in sent.over.items() if key[3:] == (arc.name, h, l))
+            if left.terms:
+                if arc.per_chip > 0.0:
+                    left.plus(chips_in_hand_of(build, arc.site, arc.system, h, l), -arc.per_chip / GIGA)
+                build.programme.row(
+                    "arc", arc.name, h, l, left=left, sense="<=", right=arc.capacity / GIGA, requirement=asked
+                )

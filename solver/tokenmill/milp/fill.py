@@ -1,0 +1,86 @@
+"""Laying replicas into domains, once their numbers are known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from math import ceil
+
+from tokenmill.errors import SolverError
+from tokenmill.milp.packing import Pattern
+
+
+def fill(replicas: Mapping[int, int], domain: int, domains: int) -> list[tuple[Pattern, int, int]]:
+    """Return (pattern, domains it spans, how often) that hold all replicas, {chips: number}, in at most `domains`.
+
+    Raises
+    ------
+    SolverError
+        Where they do not fit, which the programme's rows rule out.
+    """
+    result = [(((g, 1),), ceil(g / domain), n) for g, n in sorted(replicas.items()) if g > domain and n]
+    left = domains - sum(spans * times for _, spans, times in result)
+    small = {g: n for g, n in replicas.items() if g <= domain and n}
+    bins = _largest_first(small, domain)
+    if len(bins) > left:
+        found = _search(tuple(sorted(small.items(), reverse=True)), domain, left)
+        if found is None:
+            raise SolverError(f"{dict(replicas)} do not fit {domains} domains of {domain} chips")
+        bins = found
+    counted = Counter(tuple(sorted(Counter(each).items())) for each in bins)
+    return result + [(pattern, 1, times) for pattern, times in sorted(counted.items())]
+
+
+def _largest_first(small: Mapping[int, int], domain: int) -> list[list[int]]:
+    """Return bins filled largest first: exact where sizes are nested."""
+    bins: list[list[int]] = []
+    room: list[int] = []
+    for size in sorted(small, reverse=True):
+        at = 0
+        for _ in range(small[size]):
+            while at < len(bins) and room[at] < size:
+                at += 1
+            if at == len(bins):
+                bins.append([])
+                room.append(domain)
+            bins[at].append(size)
+            room[at] -= size
+    return bins
+
+
+def _search(small: tuple[tuple[int, int], ...], domain: int, left: int) -> list[list[int]] | None:
+    """Return bins found by depth-first search over fillings of one domain after another; None where there are none."""
+    dead: set[tuple[tuple[int, int], ...]] = set()
+
+    def go(rest: tuple[tuple[int, int], ...], bins: int) -> list[list[int]] | None:
+        rest = tuple((g, n) for g, n in rest if n)
+        if not rest:
+            return []
+        if bins == 0 or sum(g * n for g, n in rest) > bins * domain or rest in dead:
+            return None
+        for chosen in _fillings(rest, domain):
+            after = tuple((g, n - chosen.get(g, 0)) for g, n in rest)
+            found = go(after, bins - 1)
+            if found is not None:
+                return [[g for g, n in chosen.items() for _ in range(n)], *found]
+        dead.add(rest)
+        return None
+
+    return go(small, left)
+
+
+def _fillings(rest: tuple[tuple[int, int], ...], domain: int) -> list[dict[int, int]]:
+    """Return the fillings of one domain that hold one of the largest left and have no room for another, fullest first."""
+    found: list[dict[int, int]] = []
+
+    def add(at: int, room: int, chosen: dict[int, int]) -> None:
+        if at == len(rest):
+            if all(chosen[g] == n or g > room for g, n in rest):
+                found.append({g: n for g, n in chosen.items() if n})
+            return
+        size, many = rest[at]
+        for n in range(min(many, room // size), 0 if at == 0 else -1, -1):
+            add(at + 1, room - n * size, {**chosen, size: n})
+
+    add(0, domain, {})
+    return sorted(found, key=lambda chosen: -sum(g * n for g, n in chosen.items()))

@@ -1,0 +1,201 @@
+"""The one adapter to HiGHS: arrays in, an honest outcome out.
+
+What PuLP's wrappers say at a limit differs between its versions, so status, bound, gap and duals are read from highspy
+itself. Its first object of a process prints a banner on standard output (1.16.0), which would spoil JSON printed
+there: the descriptor is turned away for that moment. Coefficients below 1e-9 would be dropped: scaling.py keeps them
+away.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenmill.errors import SolverError
+from tokenmill.milp.rows import Arrays
+from tokenmill.milp.scaling import scale
+
+SMALLEST, LARGEST = 1e-9, 1e15
+_threads_of_process: list[int] = []
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a solve ended: status, values (None: no plan), objective, proven bound and relative gap, row duals of an LP."""
+
+    status: str
+    values: NDArray[np.float64] | None
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    limit: str | None
+    seconds: float
+    duals: NDArray[np.float64] | None = None
+
+
+def solve_arrays(
+    arrays: Arrays,
+    *,
+    time_limit: float | None = None,
+    gap: float = 0.0,
+    threads: int = 1,
+    start: NDArray[np.float64] | None = None,
+) -> Outcome:
+    """Minimise with HiGHS; `gap` relative, `time_limit` in s, `start` a first plan to improve on.
+
+    Raises
+    ------
+    SolverError
+        Where HiGHS refuses its input, or another number of threads was used before in this process.
+    """
+    began = perf_counter()
+    if time_limit is not None and time_limit <= 0:
+        return Outcome("unknown", None, None, None, None, "time", 0.0)
+    scaled = scale(arrays)
+    _refuse_extremes(scaled.arrays)
+    solver = _instance(threads, time_limit, gap)
+    _accept(solver, solver.passModel(_model(scaled.arrays)), "the programme")
+    if start is not None:
+        _give_start(solver, start / scaled.column)
+    _accept(solver, solver.run(), "the solve")
+    outcome = _read(solver, bool(arrays.integer.any()), gap)
+    seconds = perf_counter() - began
+    if outcome.values is None:
+        bound = None if outcome.bound is None else outcome.bound / scaled.objective
+        return replace(outcome, bound=bound, seconds=seconds)
+    values = np.clip(outcome.values * scaled.column, arrays.lower, arrays.upper)
+    objective = float(arrays.cost @ values) + arrays.offset
+    bound = None if outcome.bound is None else min(outcome.bound / scaled.objective, objective)
+    proven = None if bound is None else (objective - bound) / max(abs(objective), 1e-12) if objective != bound else 0.0
+    duals = None if outcome.duals is None else outcome.duals * scaled.row / scaled.objective
+    return replace(outcome, values=values, objective=objective, bound=bound, gap=proven, seconds=seconds, duals=duals)
+
+
+def fixed(arrays: Arrays, values: NDArray[np.float64]) -> Arrays:
+    """Return the LP that is left when the integers are held at `values`, rounded."""
+    whole = np.round(values)
+    return replace(
+        arrays,
+        lower=np.where(arrays.integer, whole, arrays.lower),
+        upper=np.where(arrays.integer, whole, arrays.upper),
+        integer=np.zeros_like(arrays.integer),
+    )
+
+
+def threads_in_use() -> int:
+    """Return the number of threads that this process has fixed, or 1."""
+    return _threads_of_process[0] if _threads_of_process else 1
+
+
+def _instance(threads: int, time_limit: float | None, gap: float) -> Any:
+    if _threads_of_process and _threads_of_process[0] != threads:
+        raise SolverError(f"threads: found {threads}; HiGHS keeps the first value of a process, here {_threads_of_process[0]}")
+    with _quiet_output():
+        import highspy
+
+        solver = highspy.Highs()
+    if not _threads_of_process:
+        _threads_of_process.append(threads)
+    options = {
+        "output_flag": False, "threads": threads, "random_seed": 0, "mip_rel_gap": gap, "mip_abs_gap": 0.0,
+        "mip_feasibility_tolerance": 1e-9, "primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9,
+        "small_matrix_value": SMALLEST,
+    }  # fmt: skip
+    if time_limit is not None:
+        options["time_limit"] = float(time_limit)
+    for name, value in options.items():
+        _accept(solver, solver.setOptionValue(name, value), f"option {name} = {value}")
+    return solver
+
+
+def _model(arrays: Arrays) -> Any:
+    import highspy
+
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(arrays.lower), len(arrays.row_lower)
+    model.col_cost_, model.offset_ = arrays.cost, arrays.offset
+    model.col_lower_, model.col_upper_ = arrays.lower, arrays.upper
+    model.row_lower_, model.row_upper_ = arrays.row_lower, arrays.row_upper
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = arrays.starts, arrays.index, arrays.value
+    if arrays.integer.any():
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        model.integrality_ = [kinds[int(whole)] for whole in arrays.integer]
+    return model
+
+
+def _give_start(solver: Any, values: NDArray[np.float64]) -> None:
+    import highspy
+
+    solution = highspy.HighsSolution()
+    solution.col_value = [float(v) for v in values]
+    solution.value_valid = True
+    solver.setSolution(solution)
+
+
+def _read(solver: Any, whole: bool, gap: float) -> Outcome:
+    """Return status, values, bound and duals as HiGHS itself has them (in the scaled programme)."""
+    import highspy
+
+    status, info = solver.getModelStatus(), solver.getInfo()
+    names = highspy.HighsModelStatus
+    has_plan = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    limits = {
+        names.kTimeLimit: "time", names.kIterationLimit: "iterations", names.kSolutionLimit: "solutions", names.kInterrupt: "interrupt"
+    }  # fmt: skip
+    if status == names.kInfeasible:
+        return Outcome("infeasible", None, None, None, None, None, 0.0)
+    if status in (names.kUnbounded, names.kUnboundedOrInfeasible):
+        return Outcome("unbounded" if status == names.kUnbounded else "unknown", None, None, None, None, None, 0.0)
+    if status not in limits and status not in (names.kOptimal, names.kModelEmpty):
+        return Outcome("error", None, None, None, None, str(solver.modelStatusToString(status)), 0.0)
+    bound = float(info.mip_dual_bound) if whole else float(info.objective_function_value)
+    proven = bound if isfinite(bound) and (whole or status == names.kOptimal) else None
+    if not has_plan and status != names.kModelEmpty:
+        return Outcome("unknown", None, None, proven, None, limits.get(status), 0.0)
+    solution = solver.getSolution()
+    values = np.array(solution.col_value, dtype=np.float64)
+    duals = None if whole or not solution.dual_valid else np.array(solution.row_dual, dtype=np.float64)
+    within = status in (names.kOptimal, names.kModelEmpty) or (whole and float(info.mip_gap) <= gap < inf)
+    return Outcome("optimal" if within else "feasible", values, None, proven, None, limits.get(status), 0.0, duals)
+
+
+def _accept(solver: Any, status: Any, what: str) -> None:
+    import highspy
+
+    if status == highspy.HighsStatus.kError:
+        raise SolverError(f"HiGHS refused {what}")
+
+
+def _refuse_extremes(arrays: Arrays) -> None:
+    size = np.abs(arrays.value)
+    if np.any(size < SMALLEST) or np.any(size > LARGEST):
+        raise SolverError(f"coefficients from {size.min():.3g} to {size.max():.3g}: beyond what HiGHS keeps, {SMALLEST} to {LARGEST}")
+
+
+@contextmanager
+def _quiet_output() -> Iterator[None]:
+    """Turn file descriptor 1 away while HiGHS prints its banner."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # no standard output is open: nothing to keep clean
+        yield
+        return
+    away = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(away, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(away)

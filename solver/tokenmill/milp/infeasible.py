@@ -1,0 +1,213 @@
+"""Why there is no plan, and what holds a plan back: in the problem's own keys and units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenmill.candidates.columns import Dropped, WorkloadColumns
+from tokenmill.milp.highs import Outcome, fixed, solve_arrays
+from tokenmill.milp.objective import objective
+from tokenmill.milp.quantities import Build
+from tokenmill.milp.rows import Arrays, Linear, Requirement, total
+from tokenmill.milp.sets import Sets
+from tokenmill.milp.solution import Binding, Shortfall
+
+if TYPE_CHECKING:
+    from tokenmill.milp.solve import Best, Clock, Formulation, Wish
+
+ELASTIC_GAP = 1e-6
+LEAST = 1e-7
+
+
+def without_columns(sets: Sets) -> tuple[Shortfall, ...]:
+    """Return why workloads have nothing to choose from: no layout passed its rules, or nothing offers its systems."""
+    found: list[Shortfall] = []
+    for w, workload in enumerate(sets.workloads):
+        able = _able(workload)
+        if not able:
+            found += _nearest(workload)
+        elif not _offered(sets, w, workload):
+            systems = ", ".join(sorted({c.system for columns in workload.columns.values() for c in columns}))
+            found.append(Shortfall(
+                "hardware.markets", f"an offer of {systems} for {workload.workload}", None, "system", True,
+                "allow a market or site in which these systems can be had, or give a price under [[hardware.price]]",
+            ))  # fmt: skip
+    return tuple(found)
+
+
+def _able(workload: WorkloadColumns) -> bool:
+    """Tell whether each request class has a route whose roles all have a column for it (a run: any column)."""
+    if workload.kind == "run":
+        return any(workload.columns.values())
+
+    def serves(role: str, b: int) -> bool:
+        return any(point.rate[b] > 0.0 for column in workload.columns.get(role, ()) for point in column.points)
+
+    wanted = [b for b, share in enumerate(workload.shares) if share > 0.0]
+    return all(any(all(serves(role, b) for role in route) for route in workload.routes) for b in wanted)
+
+
+def _offered(sets: Sets, w: int, workload: WorkloadColumns) -> bool:
+    if workload.kind == "run":
+        return bool(sets.ways_of(workload.workload))
+    return any(all(sets.uses_of(w, role) for role in route) for route in workload.routes)
+
+
+def _nearest(workload: WorkloadColumns) -> list[Shortfall]:
+    """Return, for each rule that removed candidates, how near the nearest came: the nearest rules first."""
+    if not workload.dropped:
+        key = f"workload.{workload.workload}"
+        return [Shortfall(key, "layouts", None, "layout", None, "free a held choice, or allow other systems")]
+    best: dict[tuple[str, str], Dropped] = {}
+    for drop in workload.dropped:
+        kept = best.get((drop.role, drop.rule))
+        if kept is None or (_size(drop), drop.system) < (_size(kept), kept.system):
+            best[drop.role, drop.rule] = drop
+    ordered = sorted(best.values(), key=lambda d: (d.shortfall is None, d.kind == "divides", d.rule, d.role))
+    return [_of_rule(workload, drop) for drop in ordered]
+
+
+def _size(drop: Dropped) -> float:
+    return inf if drop.shortfall is None else drop.shortfall
+
+
+def _of_rule(workload: WorkloadColumns, drop: Dropped) -> Shortfall:
+    cure = drop.cure or "free a held choice, or allow other systems"
+    key = f"workload.{workload.workload}.{drop.cure}" if drop.cure else f"workload.{workload.workload}"
+    near = ", ".join(f"{name} = {value}" for name, value in sorted(drop.nearest.items()))
+    limit = f"{drop.rule} ({drop.role} on {drop.system}: {drop.count} layouts; nearest: {near})"
+    alone = len({(d.role, d.rule) for d in workload.dropped}) == 1
+    return Shortfall(key, limit, drop.shortfall, drop.unit, alone or None, f"change {cure}" if drop.cure else cure)
+
+
+def shortfalls(formulation: Formulation, wish: Wish, clock: Clock) -> tuple[Shortfall, ...]:
+    """Return what is missing: every limit eased at once, then every one alone (whether or not it was short together)."""
+    build = formulation.build
+    slack = _make_elastic(build)
+    if not slack:
+        return (_nothing_helps(),)
+    weight = {key: Linear({index: asked.weight / size}) for key, (index, size, asked) in slack.items()}
+    together = _minimise(build, total(weight.values()), wish, clock)
+    found = []
+    for key, (index, _, asked) in sorted(slack.items()):
+        alone = _alone(build, slack, key, wish, clock)
+        if alone.values is not None and alone.values[index] > LEAST:
+            found.append(_short(asked, float(alone.values[index]), True))
+        elif together.values is not None and together.values[index] > LEAST:
+            known = None if alone.status == "unknown" else False
+            found.append(_short(asked, float(together.values[index]), known))
+    return tuple(found) or (_nothing_helps(),)
+
+
+def _nothing_helps() -> Shortfall:
+    return Shortfall("problem", "all limits together", None, "", False, "the held choices exclude one another: free one of them")
+
+
+def _short(asked: Requirement, amount: float, alone: bool | None) -> Shortfall:
+    return Shortfall(asked.key, asked.limit, amount * asked.scale, asked.unit, alone, asked.cure)
+
+
+def _make_elastic(build: Build) -> dict[str, tuple[int, float, Requirement]]:
+    """Add one shortfall a limit to all of its rows; returns its variable, its size (largest right-hand side) and the limit."""
+    programme, found = build.programme, dict[str, tuple[int, float, Requirement]]()
+    for number, row in enumerate(programme.rows):
+        asked = row.requirement
+        if asked is None:
+            continue
+        if asked.key not in found:
+            index = programme.variable("shortfall", asked.key)
+            found[asked.key] = (index, 1.0, asked)
+        index, size, _ = found[asked.key]
+        found[asked.key] = (index, max(size, abs(row.right) / asked.relax), asked)
+        sign = -1.0 if row.sense == "<=" else 1.0
+        programme.rows[number] = replace(row, terms={**row.terms, index: sign * asked.relax})
+    return found
+
+
+def _alone(build: Build, slack: dict[str, tuple[int, float, Requirement]], key: str, wish: Wish, clock: Clock) -> Outcome:
+    """Return the least shortfall of one limit while all others hold."""
+    arrays = build.programme.arrays(Linear({slack[key][0]: 1.0 / slack[key][1]}))
+    upper = arrays.upper.copy()
+    for other, (index, _, _) in slack.items():
+        upper[index] = inf if other == key else 0.0
+    return _solve(replace(arrays, upper=upper), wish, clock)
+
+
+def _minimise(build: Build, expression: Linear, wish: Wish, clock: Clock) -> Outcome:
+    return _solve(build.programme.arrays(expression), wish, clock)
+
+
+def _solve(arrays: Arrays, wish: Wish, clock: Clock) -> Outcome:
+    return solve_arrays(arrays, time_limit=clock.left(), gap=ELASTIC_GAP, threads=wish.threads)
+
+
+def bindings(formulate: Callable[[], Formulation], best: Best, wish: Wish, clock: Clock) -> tuple[Binding, ...]:
+    """Return limits without room for one step more, and what that step saves, re-solved while time is left.
+
+    A step is one more of what the limit counts (a system, its power), or a tenth of it where it is money or time.
+    """
+    fresh = formulate().build
+    expression = objective(fresh, fresh.sets.problem.objectives[0], 0)
+    arrays = fresh.programme.arrays(expression)
+    if best.values is None or len(best.values) < len(arrays.lower):
+        return ()
+    values = best.values[: len(arrays.lower)]
+    duals = solve_arrays(fixed(arrays, values), threads=wish.threads).duals
+    now, found, longest = expression.value(values), [], 0.0
+    for key, rows in sorted(_limits(fresh).items()):
+        asked = fresh.programme.rows[rows[0]].requirement
+        if asked is None:
+            continue
+        slack = min(_slack(fresh, n, values) for n in rows)
+        tight = slack <= 1e-6 * max(1.0, abs(fresh.programme.rows[rows[0]].right) / asked.relax)
+        if not tight and (asked.step is None or slack > asked.step):
+            continue
+        dual = None if duals is None else float(sum(abs(duals[n]) * asked.relax for n in rows))
+        step, saves = None, None
+        left = clock.left()
+        if wish.value_of_next and asked.step and (left is None or left > 2.0 * longest):
+            began = perf_counter()
+            eased = solve_arrays(_eased(arrays, fresh, rows, asked.step), time_limit=left, gap=wish.gap, threads=wish.threads)
+            longest = max(longest, perf_counter() - began)
+            if eased.status == "optimal" and eased.objective is not None:
+                step, saves = asked.step, max(0.0, now - eased.objective)
+        if tight or (saves is not None and saves > max(wish.gap, 1e-9) * abs(now)):
+            found.append(Binding(asked.limit, key, max(slack, 0.0), asked.unit, step, saves, dual))
+    return tuple(found)
+
+
+def _limits(build: Build) -> dict[str, list[int]]:
+    """Return rows of every limit that could be eased by a step, by key."""
+    found: dict[str, list[int]] = {}
+    for number, row in enumerate(build.programme.rows):
+        if row.requirement is not None and row.sense != "=" and row.label[0] not in ("least", "most"):
+            found.setdefault(row.requirement.key, []).append(number)
+    return found
+
+
+def _slack(build: Build, number: int, values: NDArray[np.float64]) -> float:
+    """Return how far a row is from its limit, in the requirement's unit."""
+    row = build.programme.rows[number]
+    left = sum(c * values[i] for i, c in row.terms.items())
+    gap = row.right - left if row.sense == "<=" else left - row.right
+    return float(gap) / (row.requirement.relax if row.requirement else 1.0)
+
+
+def _eased(arrays: Arrays, build: Build, rows: list[int], step: float) -> Arrays:
+    """Return the programme with the rows of a limit eased by a step."""
+    lower, upper = arrays.row_lower.copy(), arrays.row_upper.copy()
+    for number in rows:
+        row = build.programme.rows[number]
+        amount = step * (row.requirement.relax if row.requirement else 1.0)
+        if row.sense == "<=":
+            upper[number] += amount
+        else:
+            lower[number] -= amount
+    return replace(arrays, row_lower=lower, row_upper=upper)

@@ -1,0 +1,247 @@
+"""Quantities that several rows and objectives share, each as one linear expression: counts, chips, watts, dollars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tokenmill.candidates.columns import Column
+from tokenmill.milp.money import Commitment, commitment, discount
+from tokenmill.milp.rows import Linear, Programme, total
+from tokenmill.milp.sets import Held, Sets, Way
+from tokenmill.milp.variables import Variables
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Build:
+    """A programme under construction: what is recorded, over which sets, with which decisions."""
+
+    programme: Programme
+    sets: Sets
+    variables: Variables
+
+    def committed(self, k: int, h: int) -> Commitment:
+        """Return the terms of a unit of offer k committed in period h."""
+        return commitment(self.sets.offers[k], h, self.sets.problem.horizon, self.sets.problem.hardware.ownership)
+
+
+def count(build: Build, k: int, i: int, h: int, l: int) -> Linear:
+    """Return units of offer k at site i in hand in period h, slice l (but for those a run rents for itself)."""
+    made = build.variables
+    if (k, i, h, l) in made.rented:
+        return Linear({made.rented[k, i, h, l]: 1.0})
+    result = Linear()
+    for (offer, site, since), index in made.new.items():
+        if (offer, site) == (k, i) and since <= h < since + build.committed(k, since).active:
+            result.add(index)
+    return result
+
+
+def holding(build: Build, n: int, h: int) -> Linear:
+    """Return 1 where way n is taken and goes on in period h."""
+    hold = build.variables.hold
+    return Linear({hold[n, h] if (n, h) in hold else build.variables.taken[n]: 1.0})
+
+
+def going_on(build: Build, together: frozenset[str]) -> list[tuple[int, Way, Column]]:
+    """Return the ways of the runs of one set that may go on at a time."""
+    sets = build.sets
+    return [
+        (n, way, sets.columns[way.column]) for n, way in enumerate(sets.ways) if sets.columns[way.column].workload in together
+    ]
+
+
+def held_units(build: Build, k: int, i: int | None, h: int, together: frozenset[str]) -> Linear:
+    """Return units of hourly offer k that runs hold for themselves in period h (at site i, or anywhere)."""
+    result = Linear()
+    for n, way, _ in going_on(build, together):
+        units = sum(held.units for held in way.held if held.offer == k)
+        if units and (i is None or way.site == i):
+            result.plus(holding(build, n, h), float(units))
+    return result
+
+
+def chips_in_hand(build: Build, h: int, l: int, together: frozenset[str], spot: bool = False) -> Linear:
+    """Return catalogue chips of all systems in hand, or of those on spot alone."""
+    result = Linear()
+    for k, offer in enumerate(build.sets.offers):
+        if spot and offer.market != "spot":
+            continue
+        for i in range(len(build.sets.sites)):
+            result.plus(count(build, k, i, h, l), offer.unit_chips)
+        result.plus(held_units(build, k, None, h, together), offer.unit_chips)
+    return result
+
+
+def chips_in_hand_of(build: Build, site: str, system: str, h: int, l: int) -> Linear:
+    """Return catalogue chips of one system in hand at one site (but for those that runs rent for themselves)."""
+    result = Linear()
+    for k, offer in enumerate(build.sets.offers):
+        for i, place in enumerate(build.sets.sites):
+            if (offer.system, place.name) == (system, site):
+                result.plus(count(build, k, i, h, l), offer.unit_chips)
+    return result
+
+
+def load(build: Build, n: int, p: int, h: int, l: int) -> Linear:
+    """Return replicas' worth of work that use n carries at operating point p: sum of routed rate / rate."""
+    result = Linear()
+    made, sets = build.variables, build.sets
+    for (w, b, r, position) in _paths(build, n):
+        index = made.shares.get((w, b, r, position, n, p, h, l))
+        if index is not None:
+            rate = sets.planned(w, h, l) * sets.workloads[w].shares[b]
+            result.add(index, rate / sets.columns[sets.uses[n].column].points[p].rate[b])
+    return result
+
+
+def _paths(build: Build, n: int) -> list[tuple[int, int, int, int]]:
+    """Return (workload, class, route, position) of everything that may pass use n."""
+    w = build.sets.owner[build.sets.uses[n].column]
+    workload, role = build.sets.workloads[w], build.sets.columns[build.sets.uses[n].column].role
+    return [
+        (w, b, r, position)
+        for b in range(len(workload.shares))
+        for r, route in enumerate(workload.routes)
+        for position, name in enumerate(route)
+        if name == role
+    ]
+
+
+def pool_power(build: Build, n: int, h: int, l: int, mean: bool) -> Linear:
+    """Return W that use n adds to idle chips: all replicas loaded, or at the mean of what they carry."""
+    use = build.sets.uses[n]
+    column, stock = build.sets.columns[use.column], build.sets.stocks[use.stock]
+    replicas = build.variables.replicas[n, h, l]
+    result = Linear({replicas: column.power_idle - column.chips * stock.chip_idle})
+    for p, point in enumerate(column.points):
+        extra = point.power_loaded - column.power_idle
+        if mean:
+            served = _served_factor(build, build.sets.owner[use.column], h, l)
+            result.plus(load(build, n, p, h, l), extra * served)
+        elif (n, p, h, l) in build.variables.settings:
+            result.add(build.variables.settings[n, p, h, l], extra)
+        elif any(point.rate):
+            result.add(replicas, extra)
+    return result
+
+
+def _served_factor(build: Build, w: int, h: int, l: int) -> float:
+    """Return the share of the demand planned for that is expected (the rest is head-room)."""
+    planned = build.sets.planned(w, h, l)
+    return build.sets.expected(w, h, l) / planned if planned > 0.0 else 1.0
+
+
+def run_power(build: Build, way: Way) -> float:
+    """Return W that a run draws while it goes on, beyond the idle chips of stocks that it stands in."""
+    sets, column = build.sets, build.sets.columns[way.column]
+    idle = sum(chips * sets.stocks[s].chip_idle for s, chips in way.places)
+    held = sum(h.units * (sets.offers[h.offer].unit_power - sets.offers[h.offer].unit_chips * sets.offers[h.offer].chip_idle) for h in way.held)
+    spare = sum(
+        (h.units * sets.offers[h.offer].unit_chips - _chips_on(column, sets.offers[h.offer].system)) * sets.offers[h.offer].chip_idle
+        for h in way.held
+    )
+    return column.power_loaded - idle + held + max(spare, 0.0)
+
+
+def _chips_on(column: Column, system: str) -> int:
+    return sum(chips for name, chips in column.footprint if name == system)
+
+
+def site_power(build: Build, i: int, h: int, l: int, together: frozenset[str], mean: bool = False, own: bool = False) -> Linear:
+    """Return IT watts at a site: systems with idle chips, pools, runs. `own`: only what runs on own systems."""
+    sets, parts = build.sets, []
+    for k, offer in enumerate(sets.offers):
+        if not own or offer.kind in ("buy", "owned"):
+            parts.append(Linear().plus(count(build, k, i, h, l), offer.unit_power))
+    for n, use in enumerate(sets.uses):
+        if use.site == i and (not own or sets.stocks[use.stock].tenure == "own"):
+            parts.append(pool_power(build, n, h, l, mean))
+    if not mean:
+        for n, way, _ in going_on(build, together):
+            if way.site == i:
+                parts.append(Linear().plus(holding(build, n, h), run_power(build, way)))
+    return total(parts)
+
+
+def run_duration(build: Build, way: Way) -> float:
+    """Return seconds that a run takes in a way, longer by the maintenance of own systems."""
+    duration = build.sets.columns[way.column].duration or 0.0
+    own = any(build.sets.stocks[s].tenure == "own" for s, _ in way.places)
+    return duration / (1.0 - build.sets.problem.hardware.ownership.maintenance) if own else duration
+
+
+def run_rent(build: Build, way: Way) -> float:
+    """Return USD that a way pays by the hour for what it holds for itself."""
+    return sum(rent_of(build, way, held) for held in way.held)
+
+
+def rent_of(build: Build, way: Way, held: Held) -> float:
+    """Return USD that a way pays for one of its hourly holdings, at the dearest price of the horizon."""
+    offer = build.sets.offers[held.offer]
+    price = max(offer.unit_price(h) for h in build.sets.periods)
+    return held.units * price * run_duration(build, way) / HOUR
+
+
+def payments(build: Build, h: int) -> Linear:
+    """Return USD paid in a period for systems (no energy): purchases, operations, commitments, rents of pools."""
+    sets, result = build.sets, Linear()
+    for (k, _, since), index in build.variables.new.items():
+        result.add(index, build.committed(k, since).payments.get(h, 0.0))
+    for (k, _, period, l), index in build.variables.rented.items():
+        if period == h:
+            result.add(index, sets.offers[k].unit_price(h) * sets.length(h, l) / HOUR)
+    return result
+
+
+def energy(build: Build, i: int, h: int, l: int, own: bool) -> Linear:
+    """Return facility joules (with PUE) of systems and pools at a site in a slice; `own`: of own systems alone."""
+    watts = site_power(build, i, h, l, frozenset(), mean=True, own=own)
+    return Linear().plus(watts, build.sets.length(h, l) * build.sets.sites[i].pue)
+
+
+def run_energy(build: Build, way: Way) -> float:
+    """Return facility joules of a run taken in a way, beyond the idle chips of its stocks."""
+    return run_power(build, way) * run_duration(build, way) * build.sets.sites[way.site].pue
+
+
+def mean_per_site(build: Build, i: int, what: str) -> float:
+    """Return a site's mean electricity [USD/J] or carbon [kg/J] over the day."""
+    sets = build.sets
+    day = sets.seconds[0] / sets.seconds[0].sum()
+    return float(sum(day[l] * sets.per_site(getattr(sets.sites[i], what), l) for l in range(len(sets.slices))))
+
+
+def energy_cost(build: Build, h: int) -> Linear:
+    """Return USD of electricity of own systems and their pools in a period."""
+    sets, result = build.sets, Linear()
+    for i, site in enumerate(sets.sites):
+        for l in range(len(sets.slices)):
+            result.plus(energy(build, i, h, l, own=True), sets.per_site(site.electricity, l))
+    return result
+
+
+def run_cost(build: Build, way: Way) -> float:
+    """Return USD of a run taken in a way: its rents, and electricity where it stands on own systems."""
+    own = any(build.sets.stocks[s].tenure == "own" for s, _ in way.places)
+    power = run_energy(build, way) * mean_per_site(build, way.site, "electricity") if own else 0.0
+    return run_rent(build, way) + power
+
+
+def cost(build: Build) -> Linear:
+    """Return the present value of all payments less residuals [USD]."""
+    sets, result = build.sets, Linear()
+    horizon = sets.problem.horizon
+    for h in sets.periods:
+        now = discount(horizon, h)
+        result.plus(payments(build, h), now).plus(energy_cost(build, h), now)
+    for (k, _, since), index in build.variables.new.items():
+        result.add(index, -build.committed(k, since).residual)
+    for n, index in build.variables.taken.items():
+        result.add(index, run_cost(build, sets.ways[n]))
+    for (w, b, h, l), index in build.variables.refused.items():
+        workload = sets.workloads[w]
+        units = sets.expected(w, h, l) * workload.shares[b] * sets.length(h, l)
+        result.add(index, units * (sets.problem.limits.shed or 0.0) * discount(horizon, h))
+    return result

@@ -1,0 +1,212 @@
+"""From a stated programme to a proven, re-checked answer: objectives in order, ties, the exact continuous rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenmill import audit
+from tokenmill.milp import decode
+from tokenmill.milp.cbc import solve_cbc
+from tokenmill.milp.constraints.flows import Sent
+from tokenmill.milp.constraints.limits import enough
+from tokenmill.milp.highs import Outcome, fixed, solve_arrays
+from tokenmill.milp.infeasible import bindings, shortfalls, without_columns
+from tokenmill.milp.objective import chip_seconds, kinds, objective, order_of_names, weighted_energy
+from tokenmill.milp.quantities import Build
+from tokenmill.milp.rows import Linear
+from tokenmill.milp.sets import Sets
+from tokenmill.milp.solution import Solution, Termination
+
+SAME = 1e-9
+PROVEN = 1e-6
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """The programme of a problem, without its objective: what was built, what flows, notes on what was simplified."""
+
+    build: Build
+    sent: Sent
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How to solve: relative gap, time limit [s] of everything, threads, solver, whether to ask what one more saves."""
+
+    gap: float
+    time_limit: float | None
+    threads: int
+    solver: str
+    value_of_next: bool
+
+
+class Clock:
+    """What is left of the time limit."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.began, self.limit = perf_counter(), limit
+
+    def spent(self) -> float:
+        """Return seconds since the start."""
+        return perf_counter() - self.began
+
+    def left(self) -> float | None:
+        """Return seconds left (None: no limit)."""
+        return None if self.limit is None else max(0.0, self.limit - self.spent())
+
+
+@dataclass(frozen=True)
+class Best:
+    """The plan in hand: values, how the first objective ended, expressions of all objectives, notes on the way."""
+
+    outcome: Outcome
+    values: NDArray[np.float64] | None
+    objectives: tuple[Linear, ...]
+    notes: tuple[str, ...]
+
+
+def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solution:
+    """Return the solution of a problem: optimise, explain what is missing, or decode and re-check."""
+    clock = Clock(wish.time_limit)
+    lacking = without_columns(sets)
+    if lacking:
+        return Solution(Termination("infeasible", seconds=clock.spent()), infeasible=lacking)
+    formulation = formulate()
+    best = optimise(formulation, wish, clock)
+    ended = best.outcome
+    if best.values is None:
+        missing = shortfalls(formulate(), wish, clock) if ended.status == "infeasible" else ()
+        end = Termination(ended.status, bound=ended.bound, limit=ended.limit, seconds=clock.spent())
+        return Solution(end, infeasible=missing, notes=best.notes)
+    solution = _decoded(formulation, best)
+    worst = audit.check(sets.problem, sets.workloads, sets.offers, sets.arcs, solution, sets.by_given(sets.demand), sets.by_given(sets.served))
+    found = bindings(formulate, best, wish, clock)
+    termination = Termination(ended.status, solution.termination.objective, ended.bound, ended.gap, ended.limit, clock.spent())
+    return replace(solution, termination=termination, residual=worst, binding=found)
+
+
+def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
+    """Solve objective after objective, holding each at its best, then settle ties, then the continuous rest."""
+    build = formulation.build
+    asked = build.sets.problem.objectives
+    first: Outcome | None = None
+    expressions: list[Linear] = []
+    notes = list(formulation.notes)
+    values: NDArray[np.float64] | None = None
+    for number, each in enumerate(asked):
+        expression = objective(build, each, number)
+        expressions.append(expression)
+        outcome = _minimise(build, expression, wish, clock, None if values is None else _padded(values, build))
+        if outcome.values is None:
+            if first is None:
+                return Best(outcome, None, tuple(expressions), tuple(notes))
+            notes.append(f"objective {each.minimise} was not reached in the time given")
+            break
+        first, values = first or outcome, outcome.values
+        _hold(build, expression, outcome.objective or 0.0, f"objective {number}")
+    if first is None or values is None:  # a problem has at least one objective
+        raise ValueError("a problem without an objective")
+    if (first.gap or 0.0) <= PROVEN:
+        values = _settle_ties(build, values, wish, clock, notes)
+    else:
+        notes.append("ties were not settled: the gap that was proven is over 1e-6")
+    return Best(first, _rest(build, _padded(values, build), expressions[0]), tuple(expressions), tuple(notes))
+
+
+def _minimise(build: Build, expression: Linear, wish: Wish, clock: Clock, start: NDArray[np.float64] | None = None) -> Outcome:
+    if wish.solver == "cbc":
+        return solve_cbc(build.programme, expression, time_limit=clock.left(), gap=wish.gap)
+    arrays = build.programme.arrays(expression)
+    return solve_arrays(arrays, time_limit=clock.left(), gap=wish.gap, threads=wish.threads, start=start)
+
+
+def _padded(values: NDArray[np.float64], build: Build) -> NDArray[np.float64]:
+    """Return values with lower bounds for variables that were declared after them."""
+    return np.concatenate([values, np.array(build.programme.lower[len(values) :])])
+
+
+def _hold(build: Build, expression: Linear, best: float, why: str) -> None:
+    """Record that an objective stays at its best (to 1e-9), as a row near one whatever its unit."""
+    size = max(abs(best), 1e-12)
+    left = Linear().plus(expression, 1.0 / size)
+    build.programme.row("held", why, left=left, sense="<=", right=best / size + SAME)
+
+
+def _settle_ties(
+    build: Build, values: NDArray[np.float64], wish: Wish, clock: Clock, notes: list[str]
+) -> NDArray[np.float64]:
+    """Return the plan of fewest chips, then fewest kinds of systems, then first names, among those equally good."""
+    most = {k: enough(build, k) for k in range(len(build.sets.offers))}
+    steps: list[tuple[str, Callable[[], Linear]]] = [
+        ("fewer chips", lambda: chip_seconds(build)),
+        ("fewer kinds", lambda: kinds(build, most)),
+        ("names", lambda: order_of_names(build)),
+    ]
+    for name, make in steps:
+        expression = make()
+        outcome = _minimise(build, expression, replace(wish, gap=0.0), clock)
+        if outcome.values is None or outcome.status != "optimal":
+            notes.append(f"ties were not settled by {name}: not proven in the time given")
+            return values
+        values = outcome.values
+        _hold(build, expression, outcome.objective or 0.0, f"tie {name}")
+    return values
+
+
+def _rest(build: Build, values: NDArray[np.float64], expression: Linear) -> NDArray[np.float64]:
+    """Return values with integers rounded and held, the continuous rest solved again, runs as early as they can be."""
+    held = solve_arrays(fixed(build.programme.arrays(expression), values), threads=_threads())
+    values = values if held.values is None else held.values
+    if build.variables.start:
+        early = Linear(dict.fromkeys(build.variables.start.values(), 1.0))
+        _hold(build, expression, expression.value(values), "first objective")
+        soon = solve_arrays(fixed(build.programme.arrays(early), values), threads=_threads())
+        values = values if soon.values is None else soon.values
+    whole = np.array(build.programme.integer, dtype=np.bool_)
+    return np.where(whole, np.round(values), values)
+
+
+def _threads() -> int:
+    from tokenmill.milp.highs import threads_in_use
+
+    return threads_in_use()
+
+
+def _decoded(formulation: Formulation, best: Best) -> Solution:
+    """Return the plan in the problem's own terms."""
+    if best.values is None:
+        raise ValueError("no plan to decode")
+    read = decode.Reader(formulation.build, formulation.sent, best.values)
+    bought = decode.purchases(read)
+    money = decode.money(read, bought)
+    build = formulation.build
+    sets = build.sets
+    value = best.objectives[0].value(best.values)
+    refused = {
+        (sets.workloads[w].workload, b, h, sets.slices[l]): read.at(index)
+        for (w, b, h, l), index in build.variables.refused.items()
+        if read.at(index) > decode.LEAST
+    }
+    return Solution(
+        Termination(best.outcome.status, value, best.outcome.bound, best.outcome.gap, best.outcome.limit),
+        purchases=bought,
+        running=decode.running(read),
+        runs=decode.runs(read),
+        flows=decode.flows(read),
+        packing=decode.packings(read),
+        cost_total=money.total,
+        cost_by_kind=money.by_kind,
+        cost_by_workload=money.by_workload,
+        cost_by_period=money.by_period,
+        idle_cost=money.idle,
+        carbon=weighted_energy(build, "carbon").value(best.values),
+        energy=weighted_energy(build, "energy").value(best.values),
+        refused=refused,
+        notes=best.notes,
+    )

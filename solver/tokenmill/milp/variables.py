@@ -1,0 +1,131 @@
+"""The decisions of the programme, by index.
+
+| symbol | variable | unit | kind |
+|---|---|---|---|
+| n[k,i,h] | units of offer k committed (bought or reserved) at site i in period h | systems (chips where had by chip) | integer |
+| u[k,i,h,l] | units of offer k rented, or of one's own switched on, in slice l | the same | integer |
+| x[c,s,i,h,l] | replicas of column c on stock s at site i | replicas | integer |
+| t[c,s,i,p,h,l] | replicas of these that are set to operating point p | replicas | continuous |
+| q[w,b,r,c,s,i,p,h,l] | share of class b of workload w that route r sends there | 1 | continuous |
+| d[w,b,h,l] | share of a class that is refused | 1 | continuous |
+| z[v] | run's way v (column, site, what carries it) is taken | 1 | binary |
+| start[w], finish[w] | of a run, from the horizon's start | s | continuous |
+| on[w,h], early[w,h], late[w,h] | the run goes on in period h, has ended before it, starts after it | 1 | binary |
+| hold[v,h] | way v is taken and goes on in period h | 1 | continuous |
+| m[g,s,i,h,l] | domains filled after pattern g | domains | integer |
+| f[w,j,a,b,h,l] | share of class traffic of coupling j from source group a to target group b | 1 | continuous |
+| e[w,j,a,arc,h,l] | what node a sends over an arc | scaled B/s | continuous |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tokenmill.milp.rows import Programme
+from tokenmill.milp.sets import Sets, at_site
+
+COMMITTED = ("buy", "reserve")
+Moment = tuple[int, int]
+
+
+@dataclass
+class Variables:
+    """Indices of all variables, by what they decide (see the module's table). `q`: by (workload, class, route, role
+    position, use, point, period, slice).
+    """
+
+    new: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    rented: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    replicas: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    settings: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    shares: dict[tuple[int, int, int, int, int, int, int, int], int] = field(default_factory=dict)
+    refused: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    taken: dict[int, int] = field(default_factory=dict)
+    start: dict[str, int] = field(default_factory=dict)
+    going: dict[tuple[str, int], int] = field(default_factory=dict)
+    hold: dict[tuple[int, int], int] = field(default_factory=dict)
+    patterns: dict[tuple[int, int, int, int, tuple[tuple[int, int], ...]], int] = field(default_factory=dict)
+
+
+def declare(programme: Programme, sets: Sets) -> Variables:
+    """Record every decision that stands by itself (flows, patterns and peaks are declared with their rows)."""
+    made = Variables()
+    _declare_systems(programme, sets, made)
+    _declare_pools(programme, sets, made)
+    _declare_runs(programme, sets, made)
+    return made
+
+
+def _declare_systems(programme: Programme, sets: Sets, made: Variables) -> None:
+    for k, offer in enumerate(sets.offers):
+        most = float("inf") if offer.at_most is None else float(offer.at_most)
+        for i, site in enumerate(sets.sites):
+            if not at_site(offer, site):
+                continue
+            for h in sets.periods:
+                if h < offer.from_period or (offer.until is not None and h > offer.until):
+                    continue
+                if offer.kind in COMMITTED:
+                    made.new[k, i, h] = programme.variable("new", offer.key, site.name, h, integer=True, upper=most)
+                    continue
+                for l, name in enumerate(sets.slices):
+                    made.rented[k, i, h, l] = programme.variable(
+                        "rented", offer.key, site.name, h, name, integer=True, upper=most
+                    )
+
+
+def _declare_pools(programme: Programme, sets: Sets, made: Variables) -> None:
+    for h, l in sets.moments:
+        for n, use in enumerate(sets.uses):
+            column, stock = sets.columns[use.column], sets.stocks[use.stock]
+            label = (column.workload, column.role, column.key, stock.key, sets.sites[use.site].name, h, sets.slices[l])
+            made.replicas[n, h, l] = programme.variable("replicas", *label, integer=True)
+            useful = [p for p, point in enumerate(column.points) if any(point.rate)]
+            if len(useful) > 1:
+                for p in useful:
+                    made.settings[n, p, h, l] = programme.variable("setting", *label, p)
+        for w, workload in enumerate(sets.workloads):
+            if workload.kind == "pool":
+                _declare_shares(programme, sets, made, w, h, l)
+
+
+def _declare_shares(programme: Programme, sets: Sets, made: Variables, w: int, h: int, l: int) -> None:
+    workload = sets.workloads[w]
+    if sets.planned(w, h, l) <= 0.0:
+        return
+    for b, share in enumerate(workload.shares):
+        if share <= 0.0:
+            continue
+        label = (workload.workload, b, h, sets.slices[l])
+        if sets.problem.limits.shed is not None:
+            made.refused[w, b, h, l] = programme.variable("refused", *label, upper=1.0)
+        for r, route in enumerate(workload.routes):
+            for position, role in enumerate(route):
+                for n in sets.uses_of(w, role):
+                    use = sets.uses[n]
+                    column = sets.columns[use.column]
+                    for p, point in enumerate(column.points):
+                        if point.rate[b] > 0.0:
+                            where = (column.key, sets.stocks[use.stock].key, sets.sites[use.site].name)
+                            made.shares[w, b, r, position, n, p, h, l] = programme.variable(
+                                "share", *label, r, position, *where, p, upper=1.0
+                            )
+
+
+def _declare_runs(programme: Programme, sets: Sets, made: Variables) -> None:
+    for n, way in enumerate(sets.ways):
+        column, site = sets.columns[way.column], sets.sites[way.site]
+        carried = (*(sets.stocks[s].key for s, _ in way.places), *(sets.offers[a.offer].key for a in way.held))
+        label = (column.workload, column.key, site.name, *carried)
+        made.taken[n] = programme.variable("taken", *label, integer=True, upper=1.0)
+        if len(sets.periods) > 1:
+            for h in sets.periods:
+                made.hold[n, h] = programme.variable("hold", *label, h, upper=1.0)
+    for workload in sets.workloads:
+        if workload.kind != "run":
+            continue
+        name = workload.workload
+        made.start[name] = programme.variable("start", name, lower=sets.workload(name).starts)
+        if len(sets.periods) > 1:
+            for h in sets.periods:
+                made.going[name, h] = programme.variable("going", name, h, integer=True, upper=1.0)
