@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from tokenmill.catalog_entry import Entry
-from tokenmill.catalog_records import MATURITY, PRECISIONS, TOPOLOGIES, Chip, Figure, MemoryTier
+from tokenmill.catalog_records import MATURITY, PRECISIONS, TIERS, TOPOLOGIES, Chip, Figure, MemoryTier, main_tier
 from tokenmill.errors import CatalogError
 
 GB, GIB, TERA = 1e9, 2.0**30, 1e12
-TIERS = ("sram", "hbm", "gddr", "lpddr", "ddr", "host")
 KINDS = ("gpu", "tpu", "asic", "npu", "sram", "cpu", "soc")
 STATUSES = ("shipping", "announced", "company-claim", "estimate")
 BOARD = 8
@@ -95,7 +94,7 @@ def _memory(entry: Entry, seen: Provenance) -> dict[str, Any]:
     first = entry.table("memory")
     tables = ([first] if first else []) + list(entry.tables("more_memory"))
     tiers = tuple(sorted(map(_tier, tables), key=lambda tier: -tier.bandwidth))
-    main = next((tier for tier in tiers if tier.name != "sram"), tiers[0] if tiers else None)
+    main = main_tier(tiers) if tiers else None
     if main:
         seen.add("capacity", main.capacity, "B", "memory")
         seen.add("bandwidth", main.bandwidth, "B/s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tokenmill.errors import CatalogError
@@ -12,6 +12,8 @@ MATURITY = ("production", "customer-test", "lab", "simulation")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4", "int4")
 EVIDENCE = ("measured", "calibrated", "datasheet", "claim", "guess")
 TOPOLOGIES = ("switch", "mesh", "torus2d", "torus3d", "dragonfly", "none")
+TIERS = ("hbm", "gddr", "lpddr", "ddr", "host", "sram")
+"""Kinds of memory, in the order in which one of a chip is its main one."""
 MARKETS = ("on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block", "buy")
 
 
@@ -33,6 +35,11 @@ class MemoryTier:
     capacity: float
     bandwidth: float
     label: str = ""
+
+
+def main_tier(tiers: Sequence[MemoryTier]) -> MemoryTier:
+    """Return the tier that holds weights: device memory before the processor's, on-chip memory where nothing else is."""
+    return min(tiers, key=lambda tier: TIERS.index(tier.name))
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class Chip:
         """The tier that holds weights: HBM, GDDR, LPDDR or DDR; SRAM on machines that have nothing else."""
         if not self.memory:
             raise CatalogError(f"chip {self.id!r}: no memory figures are published")
-        return next((tier for tier in self.memory if tier.name != "sram"), self.memory[0])
+        return main_tier(self.memory)
 
     @property
     def capacity(self) -> float:

@@ -173,7 +173,7 @@ def plainest_host(chip: Chip, host_watts: float) -> System:
         raise CatalogError(f"chip {chip.id!r} cannot be planned with: no published {', '.join(chip.missing)}{why}")
     shape = _plainest_shape(chip)
     count = shape["chips"]
-    host_power = host_watts * count if count > 1 else 0.0
+    host_power = host_watts * count * (count > 1)
     power = Figure(count * chip.tdp + host_power, "W", chip.source, "guess")
     port = Figure(ASSUMED_PORT / count, "B/s", "one 100 Gbit/s port a host is assumed", "guess")
     return System(
@@ -184,9 +184,7 @@ def plainest_host(chip: Chip, host_watts: float) -> System:
         year=chip.year,
         maturity=chip.maturity,
         chip=chip.id,
-        nodes=1,
         **shape,
-        host_link=chip.host_link,
         scale_out=port.value,
         scale_out_name=port.source,
         power=power.value,
@@ -213,7 +211,9 @@ def _plainest_shape(chip: Chip) -> dict[str, Any]:
     dims = {"torus2d": (2, 4), "torus3d": (2, 2, 1)}.get(topology, ())
     return {
         "chips_per_node": count,
+        "nodes": 1,
         "chips": count,
+        "host_link": chip.host_link,
         "topology": topology,
         "scale_up_domain": domain,
         "torus_dims": dims,
