@@ -11,6 +11,7 @@ import typer
 
 from tokenmill import cli_output as out
 from tokenmill.cli_catalog import catalog_app, import_app
+from tokenmill.cli_questions import fits, size
 from tokenmill.errors import Mistake, ProblemError
 
 app = typer.Typer(
@@ -23,6 +24,8 @@ app = typer.Typer(
 )
 app.add_typer(catalog_app, name="catalog")
 app.add_typer(import_app, name="import")
+app.command()(fits)
+app.command()(size)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 CatalogDir = Annotated[

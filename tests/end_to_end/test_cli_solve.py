@@ -130,3 +130,30 @@ def test_set_replaces_a_value(solved, folder):
 def test_check_says_there_are_no_mistakes(folder, capsys):
     assert main(["check", str(folder / "chat.toml"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == "ok"
+
+
+def test_fits_writes_the_problem_it_solves(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    # 8.03e9 parameters at 2 bytes are 16 GB: one card of 24 GB holds them; 405e9 x 2 bytes are 810 GB: eight do not
+    assert main(["fits", "llama-3.1-8b", "rtx-4090", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    (pool,) = plan["workloads"]["fits"]["pools"]
+    assert pool["predicted"]["memory"]["capacity"] > 16e9 / pool["chips"]
+    assert main(["solve", "fits-llama-3.1-8b-rtx-4090.toml", "--json", "again.json"]) == 0
+    capsys.readouterr()
+    assert main(["fits", "llama-3.1-405b", "rtx-4090", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["infeasible"]
+
+
+@pytest.mark.slow
+def test_size_finds_hardware_for_a_rate(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["size", "--model", "llama-3.1-8b", "--rps", "10", "--ttft", "1 s", "--tpot", "50 ms", "--json"]
+    assert main(words) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert all(
+        pool["predicted"]["tpot"]["p95"] <= 0.05
+        for pool in plan["workloads"]["size"]["pools"]
+        if "tpot" in pool["predicted"]
+    )
+    assert (tmp_path / "size-llama-3.1-8b.toml").is_file()

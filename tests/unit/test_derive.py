@@ -134,3 +134,14 @@ def test_exact_and_python_agree_on_powers():
     found = made(sp.sqrt(a) * b ** sp.Rational(3, 2) + sp.ceiling(a / b))
     expected = float(exact(found.formula.expr, {a: 5.0, b: 3.0}))
     assert run(found.python(), 5.0, 3.0) == pytest.approx(expected, rel=1e-12)
+
+
+def test_formulas_and_stages_share_one_vocabulary():
+    # a name that means two things would fail only in a process that uses both
+    from tokenmill.imports.architecture import load_architecture
+    from tokenmill_models.stage import stages
+
+    assert library()
+    for stage in stages().values():
+        for name in ("llama-3.1-8b", "mixtral-8x7b-v0.1", "deepseek-v3"):
+            assert stage.roles(load_architecture(name))

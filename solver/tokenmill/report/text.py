@@ -12,6 +12,7 @@ from tokenmill.explain import value_text
 from tokenmill.plan import NextUnit, Plan, Pool, WorkloadPlan
 
 WIDTH = 110
+MOST_LINES = 6
 ENDINGS = {
     "optimal": "Optimal: proven to within {gap} of the best there is.",
     "feasible": "A plan, not proven best: it may cost up to {gap} too much. Stopped by the {limit}.",
@@ -83,13 +84,15 @@ def _purchases(console: Console, plan: Plan) -> None:
     )
     for item in plan.purchases:
         when = f"{item.period}" if item.period == item.until else f"{item.period}-{item.until}"
-        unit = money(item.unit_price) + ("" if item.market == "buy" else "/h")
+        by_chip = item.count < 1 and item.chips > 0
+        price = money(item.unit_price * item.count / item.chips if by_chip else item.unit_price)
+        unit = price + ("" if item.market == "buy" else "/h") + (" a chip" if by_chip else "")
         table.add_row(
             item.system,
             item.market,
             item.site,
             f"{when} {item.slice or ''}".strip(),
-            f"{item.count:g}",
+            "by chip" if by_chip else f"{item.count:g}",
             f"{item.chips:g}",
             unit,
             money(item.cost),
@@ -204,13 +207,20 @@ def _binding(console: Console, plan: Plan) -> None:
     if not plan.binding:
         return
     console.print("\nWhat holds it back")
-    for bound in plan.binding:
+    valued = sorted(plan.binding, key=lambda bound: not isinstance(bound.value_of_next, NextUnit))
+    for bound in valued[:MOST_LINES]:
         line = f"  {bound.limit}"
         if isinstance(bound.value_of_next, NextUnit):
             following = bound.value_of_next
             step = quantity(following.step, following.unit)
             line += f": {step} more would save {_objective_value(plan, following.saves)}"
         console.print(line, markup=False, soft_wrap=True)
+    _more(console, len(valued) - MOST_LINES, "limits")
+
+
+def _more(console: Console, count: int, what: str) -> None:
+    if count > 0:
+        console.print(f"  and {count} more {what}; the JSON holds all")
 
 
 def _alternatives(console: Console, plan: Plan) -> None:
@@ -222,7 +232,9 @@ def _alternatives(console: Console, plan: Plan) -> None:
 
 
 def _infeasible(console: Console, plan: Plan) -> None:
-    for short in plan.infeasible:
+    # memory, time and money before rules of shape, which only say what layouts there are
+    ordered = sorted(plan.infeasible, key=lambda short: short.unit in ("", "1"))
+    for short in ordered[:MOST_LINES]:
         amount = "" if short.shortfall is None else f" by {quantity(short.shortfall, short.unit)}"
         alone = {True: " Easing it alone would do.", False: " Easing it alone would not do.", None: ""}[
             short.alone_would_do
@@ -230,6 +242,7 @@ def _infeasible(console: Console, plan: Plan) -> None:
         console.print(f"  {short.limit} ({short.key}) is missed{amount}.{alone}", markup=False, soft_wrap=True)
         if short.cure:
             console.print(f"    {short.cure}", markup=False, soft_wrap=True)
+    _more(console, len(ordered) - MOST_LINES, "requirements")
 
 
 def _trust(console: Console, plan: Plan) -> None:
@@ -248,11 +261,13 @@ def _trust(console: Console, plan: Plan) -> None:
         lines.append(
             f"re-check without the solver: {verdict}, largest residual {plan.audit.largest_residual or 0.0:.1e}"
         )
-    lines += list(plan.notes)
     if lines:
         console.print("\nHow far to trust it")
-        for line in lines:
-            console.print(f"  {line}", markup=False, soft_wrap=True)
+    if plan.notes:
+        lines += plan.notes[:MOST_LINES]
+    for line in lines:
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+    _more(console, len(plan.notes) - MOST_LINES, "notes")
 
 
 def leaves(plan: Plan) -> list[Mapping[str, Any]]:

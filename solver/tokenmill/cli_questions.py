@@ -1,0 +1,127 @@
+"""`fits` and `size`: questions in one line; each writes the problem file that it solves."""
+
+from __future__ import annotations
+
+import json as texts
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tokenmill import cli_output as out
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Write = Annotated[Path | None, typer.Option("--write", metavar="FILE", help="Where the problem file goes.")]
+
+FITS = """\
+title = {title}
+objective = [{{ minimise = "chips" }}, {{ minimise = "cost" }}]
+
+[hardware]
+systems = [{system}]
+[[hardware.owned]]
+system = {system}
+count = 1
+
+[[workload]]
+name = "fits"
+stage = "serving"
+model = {model}
+[workload.demand]
+requests_per_second = 0.001     # so few that only memory decides
+input_tokens = {input_tokens}
+output_tokens = {output_tokens}
+[workload.engine]
+context_limit = {context}
+[workload.layout]
+chips = {chips}
+"""
+
+SIZE = """\
+title = {title}
+objective = {{ minimise = "cost" }}
+
+[[workload]]
+name = "size"
+stage = "serving"
+model = {model}
+[workload.demand]
+requests_per_second = {rps!r}
+input_tokens = {input_tokens}
+output_tokens = {output_tokens}
+[workload.slo]
+ttft = {{ p95 = {ttft} }}
+tpot = {{ p95 = {tpot} }}
+"""
+
+
+def fits(
+    model: Annotated[str, typer.Argument(help="A model of the catalogue, or a path to a config.json.")],
+    system: Annotated[str, typer.Argument(help="A system, or a chip.")],
+    context: Annotated[int, typer.Option(min=2, help="Longest sequence [tokens].")] = 8192,
+    write: Write = None,
+    json: Json = False,
+) -> int:
+    """Say whether a model fits on one system at a context, how it is laid out and how it would run."""
+    from tokenmill.catalog import load_catalog
+
+    most = load_catalog().system(system).chips
+    text = FITS.format(
+        chips=sorted({most, *(2**n for n in range(most.bit_length()))}),
+        title=_quoted(f"Does {model} fit on {system}?"),
+        model=_quoted(model),
+        system=_quoted(system),
+        context=context,
+        input_tokens=context - context // 8,
+        output_tokens=context // 8,
+    )
+    return _answer(text, write or Path(f"fits-{_file_name(model)}-{_file_name(system)}.toml"), json)
+
+
+def size(
+    model: Annotated[str, typer.Option(help="A model of the catalogue, or a path to a config.json.")],
+    rps: Annotated[float, typer.Option(min=0.0, help="Requests a second.")],
+    ttft: Annotated[str, typer.Option(help='Time to first token, 95th percentile: "1 s".')],
+    tpot: Annotated[str, typer.Option(help='Time per output token, 95th percentile: "50 ms".')],
+    input_tokens: Annotated[int, typer.Option(min=1, help="Prompt tokens of a request.")] = 1000,
+    output_tokens: Annotated[int, typer.Option(min=1, help="Answer tokens of a request.")] = 250,
+    write: Write = None,
+    json: Json = False,
+) -> int:
+    """Find the cheapest hardware that serves a model at a rate within limits."""
+    text = SIZE.format(
+        title=_quoted(f"{model} at {rps:g} requests a second"),
+        model=_quoted(model),
+        rps=rps,
+        ttft=_quoted(ttft),
+        tpot=_quoted(tpot),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+    )
+    return _answer(text, write or Path(f"size-{_file_name(model)}.toml"), json)
+
+
+def _answer(text: str, path: Path, json: bool) -> int:
+    from tokenmill import api
+    from tokenmill.plan_json import write_text
+    from tokenmill.reading import load_problem
+
+    write_text(text, path)
+    plan: Any = api.solve(load_problem(path))
+    if json:
+        out.write_json(plan.to_dict())
+    else:
+        from tokenmill.report.text import print_plan
+
+        print_plan(plan)
+        typer.echo(f"\nThe problem is in {path}; change it and run: tokenmill solve {path}")
+    return out.exit_code(plan.status)
+
+
+def _quoted(text: str) -> str:
+    """Return a TOML basic string; JSON writes the same."""
+    return texts.dumps(text, ensure_ascii=False)
+
+
+def _file_name(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in ".-_" else "-" for letter in Path(name).name)
