@@ -224,6 +224,11 @@ class Architecture:
         """Number of layers."""
         return sum(kind.count for kind in self.layers)
 
+    @property
+    def untied(self) -> int:
+        """1 where the head has weights of its own, 0 where it is the embedding or absent."""
+        return int(self.head is not None and not self.tied)
+
     @cached_property
     def layer_sequence(self) -> tuple[LayerKind, ...]:
         """The kind of each layer, in order."""
@@ -233,7 +238,7 @@ class Architecture:
     @cached_property
     def parameters(self) -> Parameters:
         """Exact parameter counts (elements)."""
-        head = self.head.parameters if self.head is not None and not self.tied else 0
+        head = self.head.parameters if self.head is not None and self.untied else 0
         towers = sum(tower.parameters for tower in self.towers)
         outside = self.embedding_parameters + self.lookup_parameters + head + self.other_parameters + towers
         stored = outside - self.repeated_parameters

@@ -40,7 +40,7 @@ d_h = _size("d_head", "head size", f"{_kind}.mixer.d_qk", "d_h")
 s = declare("n_sequence", "1", "tokens of a sequence", origin="input.sequence_length", latex="s", sign="positive")
 w = declare("n_window", "1", "keys a windowed query sees at most", origin="input.window", latex="w", sign="positive")
 untied = declare(
-    "untied", "1", "1 where the head has weights of its own, 0 where it is the embedding", origin="input.untied"
+    "untied", "1", "1 where the head has weights of its own, 0 where it is the embedding", origin="arch.untied"
 )
 b_kv = declare("b_cache", "B", "bytes of a cached element", origin="input.kv_bytes", latex=r"b_{kv}", sign="positive")
 n_tensor = declare("n_tensor", "1", "tensor-parallel ranks", origin="input.tp", latex="t", sign="positive")

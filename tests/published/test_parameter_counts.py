@@ -96,3 +96,16 @@ def test_prediction_module_completes_the_published_checkpoint():
     arch = read_architecture(config)
     repeated = 2 * 151552 * 5120
     assert arch.parameters.total + sum(size for _, size in arch.mtp) + repeated == 358_337_791_296
+
+
+def test_layers_that_share_keys_and_values():
+    # Hunyuan-Large report, arXiv:2411.02265: 389B in all, 52B active; neighbouring layers share keys and values
+    config = {
+        "model_type": "hunyuan", "hidden_size": 6400, "intermediate_size": 18304, "num_hidden_layers": 64,
+        "num_attention_heads": 80, "num_key_value_heads": 8, "vocab_size": 128512, "num_experts": 16, "moe_topk": 1,
+        "num_shared_expert": 1, "use_cla": True, "cla_share_factor": 2, "use_qk_norm": True, "tie_word_embeddings": True,
+    }  # fmt: skip
+    arch = read_architecture(config)
+    assert arch.parameters.total == pytest.approx(389e9, rel=2e-3)
+    assert arch.parameters.active == pytest.approx(52e9, rel=2e-2)
+    assert kv_bytes_per_token(arch) == 32 * 2 * 8 * 80 * 2

@@ -167,12 +167,11 @@ def test_published_precision_in_the_catalogue():
 
 
 def test_encoder_that_cannot_be_counted_is_said():
-    fields = {
-        "model_type": "glm4v",
-        "text_config": {**LLAMA, "model_type": "glm4v_text", "head_dim": 16},
-        "vision_config": {},
-    }
-    assert any("not counted" in note for note in read_architecture(fields).notes)
+    text = {**LLAMA, "model_type": "cohere2"}
+    fields = {"model_type": "cohere2_vision", "text_config": text, "vision_config": {"depth": 2}}
+    arch = read_architecture(fields)
+    assert arch.towers == ()
+    assert any("vision encoder not counted" in note for note in arch.notes)
 
 
 def test_report_has_the_keys_of_the_contract():

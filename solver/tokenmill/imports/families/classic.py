@@ -23,6 +23,15 @@ def gpt2(c: Config) -> Text:
     return text_model(c, [block] * c.layers, tie=True, other=2 * s.hidden, lookup=positions * s.hidden)
 
 
+def gpt1(c: Config) -> Text:
+    """GPT-1: GPT-2 with norms after the parts and none at the end."""
+    s = heads_of(c)
+    mlp = dense(s.hidden, _inner(c), gated=False, bias=True)
+    block = Block(attention(s, qkv_bias=True, out_bias=True), mlp, 4 * s.hidden)
+    positions = c.count("n_positions", default=512)
+    return text_model(c, [block] * c.layers, tie=True, other=0, lookup=positions * s.hidden)
+
+
 def gpt_bigcode(c: Config) -> Text:
     """StarCoder 1: GPT-2 with one key/value head."""
     s = heads_of(c, 1 if c.flag("multi_query", default=True) else None)

@@ -126,10 +126,11 @@ def gemma(c: Config) -> Text:
 
 
 def gemma2(c: Config) -> Text:
-    """Gemma 2: four norms a layer, every other layer windowed (4096 unless given)."""
+    """Gemma 2: four norms a layer, every other layer windowed (4096 unless given); VaultGemma has two norms."""
+    norms = 2 if c.text("model_type") == "vaultgemma" else 4
     s, bias = heads_of(c, head_dim=256), c.flag("attention_bias", default=False)
     layer_windows = windows(c, lambda i: i % 2 == 0, 4096)
-    blocks = stack(c, lambda w: attention(s, qkv_bias=bias, out_bias=bias, window=w), layer_windows, 4 * s.hidden)
+    blocks = stack(c, lambda w: attention(s, qkv_bias=bias, out_bias=bias, window=w), layer_windows, norms * s.hidden)
     return text_model(c, blocks, tie=True)
 
 

@@ -226,22 +226,23 @@ def _one(c: Config, *names: str, default: int | None = None) -> int:
 
 
 def hunyuan_moe(c: Config) -> Text:
-    """Hunyuan MoE (A13B): shared experts as wide as routed ones, norms over q and k heads."""
-    if c.flag("use_cla", default=False):
-        raise c.fail("use_cla", "true", "false: key/value sharing between neighbouring layers is not covered")
+    """Hunyuan MoE (Large, A13B): shared experts as wide as routed ones, norms over q and k heads.
+
+    In Large, neighbouring layers share keys and values (``use_cla``): only the first of a group projects and caches them.
+    """
     s, bias = heads_of(c), c.flag("attention_bias", default=False)
     width = _one(c, "moe_intermediate_size", "intermediate_size")
     shared = _one(c, "num_shared_expert", default=1) if c.flag("use_mixed_mlp_moe", default=True) else 0
-    mlp = moe(
+    sparse = moe(
         s.hidden, width, _one(c, "num_experts"), _one(c, "moe_topk", "num_experts_per_tok"), shared=shared * width
     )
     qk_norm = "head" if c.flag("use_qk_norm", default=True) else ""
-    mixer = attention(s, qkv_bias=bias, out_bias=bias, qk_norm=qk_norm)
-    return text_model(
-        c,
-        mixed(c, mixer, mlp, lambda i: i >= c.count("moe_layer_num_skipped", default=0, least=0), 2 * s.hidden),
-        tie=False,
-    )
+    group = c.count("cla_share_factor", default=2) if c.flag("use_cla", default=False) else 1
+    mixers = [attention(s, qkv_bias=bias, out_bias=bias, qk_norm=qk_norm, kv_shared=kept) for kept in (False, True)]
+    skipped = c.count("moe_layer_num_skipped", default=0, least=0)
+    plain = dense(s.hidden, _one(c, "intermediate_size")) if skipped else sparse
+    blocks = [Block(mixers[i % group != 0], plain if i < skipped else sparse, 2 * s.hidden) for i in range(c.layers)]
+    return text_model(c, blocks, tie=False)
 
 
 def ernie_moe(c: Config) -> Text:

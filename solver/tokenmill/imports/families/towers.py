@@ -261,6 +261,18 @@ def _internvl(v: Config, text_hidden: int) -> list[Tower]:
     return [Tower("vision", vit.parameters + h + own + h + positions + project, vit.matrices)]
 
 
+def _glm4v(v: Config, text_hidden: int) -> list[Tower]:
+    h, merge = v.count("hidden_size"), v.count("spatial_merge_size", default=2)
+    size, out = v.count("patch_size", default=14), v.count("out_hidden_size", default=text_hidden)
+    patch = v.count("in_channels", default=3) * v.count("temporal_patch_size", default=2) * size**2
+    bias = v.flag("attention_bias", default=False)
+    # the layers' MLP is as wide as the output; the stated intermediate size is the merger's
+    vit = Vit(h, out, v.count("depth"), patch, gated=True, attention_bias=bias, mlp_bias=False, layer_norm=False)
+    outer = h + (v.count("image_size", default=336) // size) ** 2 * h + 2 * h
+    merger = _linear(h * merge**2, out) + out**2 + 2 * out + 3 * out * v.count("intermediate_size")
+    return [Tower("vision", vit.parameters + outer + merger, vit.matrices)]
+
+
 def _phi3_v(v: Config, text_hidden: int) -> list[Tower]:
     # CLIP ViT-L/14 at 336 pixels: the file names it without its sizes
     vit, parameters = _clip(Config({}, v.source, v.place))
@@ -284,6 +296,7 @@ COUNTED: Mapping[str, Callable[[Config, int], list[Tower]]] = {
     "mllama": _mllama,
     **dict.fromkeys(("internvl", "internvl_chat"), _internvl),
     "phi3_v": _phi3_v,
+    **dict.fromkeys(("glm4v", "glm4v_moe"), _glm4v),
 }
 
 
