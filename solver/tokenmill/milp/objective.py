@@ -50,8 +50,8 @@ def units(build: Build, asked: Objective) -> float:
         if asked.minimise == "cost_per_run":
             result += 1.0 if workload.kind == "run" else 0.0
             continue
-        name = "task" if asked.minimise == "cost_per_task" else asked.count
-        per_unit = workload.counts.get(name, (1.0,) * len(workload.shares) if name == "task" else ())
+        one = (1.0,) * len(workload.shares) if asked.minimise == "cost_per_task" else ()
+        per_unit = workload.counts.get(f"{asked.minimise}.{asked.count}", one)
         if workload.kind == "run":
             result += sum(per_unit)
             continue
