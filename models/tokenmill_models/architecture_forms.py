@@ -51,7 +51,7 @@ PARAMETERS = register(
     Formula(
         "architecture.parameters",
         "Parameters of a dense decoder",
-        declare("N_dense", "1", "parameters", latex="N"),
+        declare("n_parameters", "1", "parameters", latex="N"),
         L * (_layer_matrices + 2 * h) + V * h * (1 + untied) + h,
         COUNTED,
         assumes=("no biases", "RMS norms", "one width in all layers"),
@@ -61,7 +61,7 @@ MATRIX_ELEMENTS = register(
     Formula(
         "architecture.multiplied",
         "Matrix elements one token is multiplied with: all layers and the head; embeddings are looked up",
-        declare("N_multiplied", "1", "matrix elements a token meets", latex="N_a"),
+        declare("n_multiplied", "1", "matrix elements a token meets", latex="N_a"),
         L * _layer_matrices + V * h,
         COUNTED,
     )
@@ -70,7 +70,7 @@ FORWARD_FLOPS = register(
     Formula(
         "architecture.forward_flops",
         "Forward FLOPs per token, mean over a causal sequence",
-        declare("C_forward", "FLOP", "forward work a token", latex=r"C_{fwd}"),
+        declare("flop_forward_token", "FLOP", "forward work a token", latex=r"C_{fwd}"),
         FLOP_PER_MAC * (L * _layer_matrices + V * h) + FLOP_PER_MAC * L * a * 2 * d_h * s / 2,
         CAUSAL,
         assumes=("a query sees s/2 keys on average",),
@@ -80,7 +80,7 @@ TRAINING_FLOPS = register(
     Formula(
         "architecture.training_flops",
         "FLOPs per token of a training step without recomputation: backward is twice forward",
-        declare("C_train", "FLOP", "training work a token", latex=r"C_{train}"),
+        declare("flop_train_token", "FLOP", "training work a token", latex=r"C_{train}"),
         3 * FORWARD_FLOPS.expr,
         CAUSAL,
         assumes=("6·N a token is its limit for short sequences and a small vocabulary",),
@@ -90,7 +90,7 @@ KV_BYTES = register(
     Formula(
         "architecture.kv_bytes_per_token",
         "KV-cache bytes per token",
-        declare("KV_token", "B", "cache bytes a token", latex=r"KV"),
+        declare("kv_bytes_token", "B", "cache bytes a token", latex=r"KV"),
         2 * L * k * d_h * b_kv,
         CACHE,
     )
@@ -99,7 +99,7 @@ KV_BYTES_PER_RANK = register(
     Formula(
         "architecture.kv_bytes_per_rank",
         "KV-cache bytes per token on one tensor rank: heads are replicated where ranks exceed them",
-        declare("KV_rank", "B", "cache bytes a token on a rank"),
+        declare("kv_bytes_token_rank", "B", "cache bytes a token on a rank"),
         2 * L * sp.ceiling(k / n_tensor) * d_h * b_kv,
         CACHE,
     )
