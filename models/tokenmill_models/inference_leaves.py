@@ -86,6 +86,12 @@ step_seconds_graph = declare(
 step_seconds_eager = declare(
     "engine_step_eager", "s", "scheduling, sampling and launch of a step, eager", origin="engine.step_eager"
 )
+request_seconds = declare(
+    "engine_request",
+    "s",
+    "tokenising, queueing at the front end and delivery of the first token",
+    origin="engine.request",
+)
 layer_seconds_graph = declare(
     "engine_layer_graph", "s", "gaps between the kernels of a layer, graph launch", origin="engine.layer_graph"
 )

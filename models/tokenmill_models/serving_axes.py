@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.stage import Axis
@@ -39,7 +41,8 @@ AXES = {
 
 
 def pool_axes(arch: Architecture, *last: str) -> tuple[Axis, ...]:
-    """Return the axes of a pool for an architecture, with `last` at the end; a dense model has no experts' axis."""
+    """Return the axes of a pool for an architecture, with `last` at the end; a dense model has no experts to spread or store."""
     routed = any(kind.mlp.expert for kind in arch.layers)
     names = ["weights", *(["experts"] if routed else []), "compute", "kv", "tp", "pp", "attention_dp", "ep", *last]
-    return tuple(AXES[name] for name in names)
+    axes = {**AXES} if routed else {**AXES, "ep": replace(AXES["ep"], values=(1,))}
+    return tuple(axes[name] for name in names)

@@ -81,24 +81,25 @@ def mixed_role(arch: Architecture) -> Role:
     return _assemble(graph, arch, request, steady, plain, full, memory)
 
 
-def _steady(graph: Graph, request: Request, budget: sp.Expr, carried: sp.Expr, plain: Pass, full: Pass) -> Steady:
-    """Define the balance of decode steps and chunks; see BALANCE. Saturated where prompts fill every step's budget."""
-    b, N, S = request.group_batch, request.steps, request.computed
+def _steady(graph: Graph, request: Request, budget: sp.Symbol, carried: sp.Expr, plain: Pass, full: Pass) -> Steady:
+    """Define the balance of decode steps and chunks; see BALANCE. Saturated where prompts fill every step's budget.
+
+    In a closed loop a request is in flight, too, while its prompt waits for those before it: a second round counts that.
+    """
+    N, S = request.steps, request.computed
     extra = graph.let("chunk_time", "s", "time that a chunk adds to a step", maximum(0, full.time - plain.time))
     token_time = graph.let("chunk_token_time", "s", "time that a prompt token adds to a step", extra / carried)
     occupied = graph.let(
-        "prompt_time",
-        "s",
-        "time a mean prompt is being computed",
+        "prompt_time", "s", "time a mean prompt is being computed",
         prefill_steps(S, budget) * plain.time + S * token_time,
-    )
-    slope = S * token_time
-    linear = graph.let("balance", "s", "linear term of the balance", N * plain.time + occupied - b * slope, sign="real")
-    root = sp.sqrt(linear**2 + 4 * slope * b * N * plain.time)
-    decoding = graph.let(
-        "decoding", "1", "mean sequences of a group in decode",
-        minimum(2 * b * N * plain.time / (linear + root), budget * N / S), source=BALANCE,
     )  # fmt: skip
+    first = _decoding(graph, "decoding_first", request, budget, plain.time, S * token_time, occupied)
+    queued = _prompt_wait(graph, "first", request, first, budget, occupied)["mean"]
+    held = graph.let(
+        "held_time", "s", "time that a request is in a slot, or in a closed loop in flight, before its answer",
+        occupied + request.closed * (queued + leaf.request_seconds),
+    )  # fmt: skip
+    decoding = _decoding(graph, "decoding", request, budget, plain.time, S * token_time, held)
     share = graph.let(
         "full_share", "1", "share of steps that carry a chunk", minimum(1, decoding * S / (N * carried)), source=BALANCE
     )
@@ -108,15 +109,30 @@ def _steady(graph: Graph, request: Request, budget: sp.Expr, carried: sp.Expr, p
         ((1 - share) * plain.time**2 + share * (plain.time + extra) ** 2) / (2 * step),
         source=Source("renewal theory: mean residual life E[T²]/(2E[T])"),
     )  # fmt: skip
-    return Steady(
-        decoding,
-        share,
-        step,
-        graph.let("budget", "1", "prompt tokens a step can carry", budget),
-        carried,
-        occupied,
-        token_time,
-        residual,
+    return Steady(decoding, share, step, budget, carried, occupied, token_time, residual)
+
+
+def _decoding(
+    graph: Graph, name: str, request: Request, budget: sp.Expr, plain: sp.Symbol, slope: sp.Expr, held: sp.Symbol
+) -> sp.Symbol:
+    """Define the decode sequences [1] of a group whose requests spend `held` [s] before their answer: the root of BALANCE."""
+    b, N, S = request.group_batch, request.steps, request.computed
+    linear = graph.let(f"balance_{name}", "s", "linear term of the balance", N * plain + held - b * slope, sign="real")
+    root = sp.sqrt(linear**2 + 4 * slope * b * N * plain)
+    return graph.let(
+        name, "1", "mean sequences of a group in decode",
+        minimum(2 * b * N * plain / (linear + root), budget * N / S), source=BALANCE,
+    )  # fmt: skip
+
+
+def _prompt_wait(
+    graph: Graph, label: str, request: Request, decoding: sp.Symbol, budget: sp.Expr, occupied: sp.Symbol
+) -> dict[str, sp.Symbol]:
+    """Define how long a prompt waits for those before it; in a closed loop one client fewer can be ahead."""
+    load = decoding * request.computed / (request.steps * budget)
+    others = 1 - request.closed / request.group_batch
+    return define_wait(
+        graph, f"prompt_{label}", load * others, sp.Integer(1), occupied, leaf.arrival_cv**2, leaf.input_cv**2
     )
 
 
@@ -124,18 +140,9 @@ def _first_token(graph: Graph, request: Request, steady: Steady, plain: Pass, me
     """Define the time to first token: wait for a slot, for the prompts before it, then the steps of its own prompt."""
     open_loop = 1 - request.closed
     hold = graph.let("slot_time", "s", "time a request holds a slot", steady.occupied + request.steps * steady.step)
-    ca2 = leaf.arrival_cv**2
-    slot = define_wait(
-        graph,
-        "slot",
-        leaf.batch / maximum(1, memory.max_batch),
-        maximum(1, memory.max_batch),
-        hold,
-        ca2,
-        leaf.output_cv**2,
-    )
-    load = steady.decoding * request.computed / (request.steps * steady.budget)
-    before = define_wait(graph, "prompt", load, sp.Integer(1), steady.occupied, ca2, leaf.input_cv**2)
+    slots = maximum(1, memory.max_batch)
+    slot = define_wait(graph, "slot", leaf.batch / slots, slots, hold, leaf.arrival_cv**2, leaf.output_cv**2)
+    before = _prompt_wait(graph, "before", request, steady.decoding, steady.budget, steady.occupied)
     own: dict[str, sp.Expr] = {"mean": steady.occupied}
     for word in ONE_PERCENTILE:
         tokens = computed_percentile(word)
@@ -143,10 +150,9 @@ def _first_token(graph: Graph, request: Request, steady: Steady, plain: Pass, me
         own[word] = graph.let(
             f"prompt_time_{word}", "s", f"time the {word} prompt is being computed", steps + tokens * steady.token_time
         )
-    waits = [{word: open_loop * wait[word] for word in wait} for wait in (slot, before)]
-    found = combine(
-        graph, "ttft_free", "time to first token without a limit on requests in flight", [*waits, own], steady.residual
-    )
+    free = {word: open_loop * wait for word, wait in slot.items()}
+    overhead = steady.residual + leaf.request_seconds
+    found = combine(graph, "ttft_free", "time to first token as its parts give it", [free, dict(before), own], overhead)
     little = (request.group_batch / steady.decoding - 1) * request.steps * steady.step
     return {
         word: graph.let(

@@ -104,7 +104,7 @@ def _prompt_times(
             f"prompt_time_{word}", "s", f"time the {word} prompt is being computed", computed_percentile(word) * token_time,
             assumes=("time grows with the prompt as at its mean length",),
         )  # fmt: skip
-    return combine(graph, "ttft", "time to first token", [dict(wait), own], sp.Integer(0))
+    return combine(graph, "ttft", "time to first token", [dict(wait), own], leaf.request_seconds)
 
 
 def _assemble_prefill(

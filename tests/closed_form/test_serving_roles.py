@@ -80,7 +80,7 @@ def test_slots_and_tokens_balance(given):
     """Little's law holds on the slots, and chunks carry exactly the prompts of the requests that pass."""
     found = evaluate(role_of(SMALL, "mixed"), SMALL, **given)
     slots = given.get("axis__batch", 16.0)
-    assert found["decoding"] < found["budget"] * found["decode_steps"] / found["prompt_computed"]
+    assert found["decoding"] < found["prefill_budget"] * found["decode_steps"] / found["prompt_computed"]
     assert found["decoding"] + found["rate"] * found["prompt_time"] == pytest.approx(slots)
     chunks_a_second = found["full_share"] / found["step_time"]
     assert chunks_a_second * found["prefill_carried"] == pytest.approx(found["rate"] * found["prompt_computed"])
@@ -107,7 +107,7 @@ def test_a_closed_loop_keeps_its_number_in_flight():
 def test_first_token_of_an_idle_replica_is_the_prompt_alone():
     found = evaluate(role_of(SMALL, "mixed"), SMALL, axis__batch=1.0)
     own = found["T_full"]
-    assert own <= found["ttft_mean"] < own + 2 * found["T_plain"] + found["W_prompt_mean"] + found["W_slot_mean"]
+    assert own <= found["ttft_mean"] < own + 2 * found["T_plain"] + found["W_prompt_before_mean"] + found["W_slot_mean"]
 
 
 def test_token_percentiles_follow_the_share_of_chunks():
