@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import sympy as sp
@@ -46,6 +47,11 @@ class Formula:
             raise ValueError(f"{self.name}: rounding {self.rounding!r} is not one of {ROUNDINGS}")
         if self.symbol in self.expr.free_symbols:
             raise ValueError(f"{self.name}: {self.symbol} is defined by itself")
+
+    @cached_property
+    def inputs(self) -> tuple[sp.Symbol, ...]:
+        """The symbols of the right-hand side, by name."""
+        return tuple(sorted(self.expr.free_symbols, key=lambda symbol: str(symbol.name)))
 
     @property
     def quantity(self) -> Quantity:
@@ -117,12 +123,12 @@ class Graph:
             elif symbol not in state:
                 state[symbol] = False
                 stack.append((symbol, True))
-                inputs = sorted(self.formulas[symbol].expr.free_symbols, key=str)
+                inputs = self.formulas[symbol].inputs
                 cyclic = [other for other in inputs if state.get(other) is False]
                 if cyclic:
                     raise ValueError(f"{symbol} and {cyclic[0]} define each other")
                 stack.extend((other, False) for other in inputs if other not in state)
-        return order, sorted(leaves, key=str)
+        return order, sorted(leaves, key=lambda leaf: str(leaf.name))
 
     def inline(self, symbol: sp.Symbol) -> sp.Expr:
         """Return the definition of a symbol with all other definitions put in (for derive alone)."""
@@ -163,3 +169,8 @@ def maximum(*items: Any) -> sp.Expr:
 def minimum(*items: Any) -> sp.Expr:
     """Return Min without rewriting; see `maximum`."""
     return sp.Min(*(sp.sympify(item, strict=True) for item in items), evaluate=False)
+
+
+def alias(graph: Graph, name: str, title: str, expr: Any) -> sp.Symbol:
+    """Define a name for a side of a rule or a size of a group in `graph`; it is no quantity and is not registered."""
+    return graph.add(Formula(name, title, sp.Symbol(name), sp.sympify(expr, strict=True)))

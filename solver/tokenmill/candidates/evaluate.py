@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,7 +47,7 @@ class Setting:
 
     `scalars`: leaves by symbol name; `classes`: leaves by symbol name as arrays over request classes; `machine`:
     levels of the machine in ranks; `link_share`: achieved share of the wire by level; `parts`: port leaves of parts
-    by symbol name, arrays over the part's rows; `ideal`: latencies are zero.
+    by symbol name, arrays over the part's rows; `ideal`: latencies are zero; `tables`: what groups get, as looked up so far.
     """
 
     scalars: Mapping[str, float]
@@ -56,6 +56,7 @@ class Setting:
     link_share: Sequence[float]
     parts: Mapping[str, Array] = field(default_factory=dict)
     ideal: bool = False
+    tables: dict[str, GroupTable] = field(default_factory=dict, compare=False)
 
     @property
     def class_count(self) -> int:
@@ -63,32 +64,68 @@ class Setting:
         return max((array.size for array in self.classes.values()), default=1)
 
 
-def group_values(program: Program, names: Sequence[str], values: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
-    """Return the leaves of the groups `names`, given the axis values; arrays of the shape that size and stride have."""
+class GroupTable:
+    """What the groups of one machine get, by size and stride: filled as they are met, looked up ever after."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.sizes = np.empty(0)
+        self.strides = np.empty(0)
+        self.columns: dict[tuple[str, int], Any] = {}
+
+    def index(self, size: Any, stride: Any) -> tuple[Any, Any]:
+        """Return the rows and columns of the table for sizes and strides (1 and more; arrays that broadcast)."""
+        size, stride = np.asarray(size, float), np.asarray(stride, float)
+        found = _places(self.sizes, size), _places(self.strides, stride)
+        if found[0] is None or found[1] is None:
+            self.sizes = np.unique(np.concatenate([self.sizes, size.reshape(-1)]))
+            self.strides = np.unique(np.concatenate([self.strides, stride.reshape(-1)]))
+            groups = self.machine.groups(self.sizes[:, None].astype(np.int64), self.strides[None, :].astype(np.int64))
+            for part in ("n", "beta", "alpha", "pair", "exchange"):
+                for level, column in enumerate(getattr(groups, part)):
+                    same = bool((column == column.flat[0]).all())
+                    self.columns[part, level] = float(column.flat[0]) if same else column.astype(float)
+            found = _places(self.sizes, size), _places(self.strides, stride)
+        return tuple(np.broadcast_arrays(*found))  # type: ignore[return-value]
+
+
+def _places(known: Array, wanted: Array) -> Any:
+    """Return where the wanted values stand among the known, None where one is not there."""
+    if not known.size:
+        return None
+    at = np.minimum(np.searchsorted(known, wanted), known.size - 1)
+    return at if (known[at] == wanted).all() else None
+
+
+def group_values(
+    program: Program,
+    names: Sequence[str],
+    values: Mapping[str, Any],
+    setting: Setting,
+    wanted: Container[str] | None = None,
+) -> dict[str, Any]:
+    """Return the leaves (all, or the wanted) of the groups `names` at the axis values; shaped as size and stride broadcast."""
     leaves: dict[str, Any] = {}
     for name in names:
         size, stride = program.compile(program.sizes[name])(values).values()
-        sizes, at_size = np.unique(np.asarray(size), return_inverse=True)
-        strides, at_stride = np.unique(np.asarray(stride), return_inverse=True)
-        table = setting.machine.groups(sizes[:, None].astype(np.int64), strides[None, :].astype(np.int64))
-        index: Any = np.broadcast_arrays(at_size.reshape(np.shape(size)), at_stride.reshape(np.shape(stride)))
+        table = setting.tables.setdefault(name, GroupTable(setting.machine))
+        index = table.index(size, stride)
         for leaf, part, level in group_leaves(name):
-            leaves[leaf] = _group_field(table, part, level, setting, index)
+            if wanted is None or leaf in wanted:
+                leaves[leaf] = _group_field(table, part, level, setting, index)
     return leaves
 
 
-def _group_field(table: Any, part: str, level: int, setting: Setting, index: Any) -> Any:
+def _group_field(table: GroupTable, part: str, level: int, setting: Setting, index: Any) -> Any:
     if part == "eta":
         return setting.link_share[level]
     if part == "reduces":
         levels = setting.machine.levels
         return float(level < len(levels) and levels[level].in_switch_reduction)
-    column = getattr(table, part)[level]
     if part == "alpha" and setting.ideal:
         return 0.0
-    if column.size == 1 or (column == column.flat[0]).all():
-        return float(column.flat[0])
-    return column[tuple(index)].astype(np.float64)
+    column = table.columns[part, level]
+    return column if isinstance(column, float) else column[index]
 
 
 def call(
@@ -100,9 +137,11 @@ def call(
         part = (quantity.origin or "").split(".")[1]
         values[quantity.symbol.name] = setting.parts[quantity.symbol.name][axes[f"part:{part}"].astype(np.int64)]
     values |= setting.classes
-    values |= group_values(program, sorted(needs.groups), values, setting)
+    compiled = program.compile(outputs)
+    wanted = frozenset(symbol.name for symbol in compiled.inputs)
+    values |= group_values(program, sorted(needs.groups), values, setting, wanted)
     with np.errstate(all="ignore"):
-        return list(program.compile(outputs)(values).values())
+        return list(compiled(values).values())
 
 
 def _failures(placed: PlacedRule, left: Any, right: Any) -> tuple[NDArray[np.bool_], Array]:

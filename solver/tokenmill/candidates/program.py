@@ -78,6 +78,7 @@ class Program:
     steps: tuple[Step, ...]
     sizes: dict[str, tuple[Any, Any]]
     compiled: dict[tuple[Any, ...], Compiled] = field(default_factory=dict)
+    needed: dict[tuple[Any, ...], Needs] = field(default_factory=dict)
 
     def compile(self, outputs: Iterable[Any]) -> Compiled:
         """Return the numpy function of the outputs, compiled once."""
@@ -88,7 +89,11 @@ class Program:
 
     def needs(self, outputs: Iterable[Any]) -> Needs:
         """Return what the outputs depend on."""
-        return _needs(self.graph, self.sizes, {a.symbol: a.name for a in self.role.axes if a.codes is None}, outputs)
+        wanted = tuple(outputs)
+        if wanted not in self.needed:
+            axes = {axis.symbol: axis.name for axis in self.role.axes if axis.codes is None}
+            self.needed[wanted] = _needs(self.graph, self.sizes, axes, wanted)
+        return self.needed[wanted]
 
 
 def prepare(role: Role) -> Program:

@@ -13,7 +13,7 @@ import numpy as np
 from tokenmill.candidates.bind import Binder, Leaf
 from tokenmill.candidates.choices import held_values, numeric_values, word_combinations
 from tokenmill.candidates.columns import Column, CouplingUse, Dropped, WorkloadColumns
-from tokenmill.candidates.evaluate import Setting, Tally, blocks
+from tokenmill.candidates.evaluate import GroupTable, Setting, Tally, blocks
 from tokenmill.candidates.gather import Gathered, Read, columns_of, gather
 from tokenmill.candidates.program import ONLY, PART, Needs, Program, prepare
 from tokenmill.catalog import Catalog, System
@@ -143,6 +143,7 @@ def _settings(ask: Ask, role: Role, program: Program, system: System) -> Iterato
     chip = ask.catalog.chip(system.chip)
     needs = program.needs(role.ports.values()).union(*(r.needs for r in _rules(program)), program.needs(role.prefer))
     chips = held_values(ask.workload, role.name, CHIPS) or (None,)
+    tables: dict[int, dict[str, GroupTable]] = {}
     for words, count in product(word_combinations(role, ask.workload, ask.architecture, ask.catalog, chip), chips):
         binder = Binder(
             ask.workload, ask.problem.assume, ask.catalog, ask.architecture, system, chip, words,
@@ -153,7 +154,8 @@ def _settings(ask: Ask, role: Role, program: Program, system: System) -> Iterato
             for symbol, number in (axis.codes or {}).get(words[axis.name], {}).items():
                 leaves[symbol.name] = Leaf(float(number), f"{axis.key} = {words[axis.name]}", "input")
         classes = {q.symbol.name: tuple(binder.classes(q)) for q in needs.classes}
-        setting = _setting(ask, system, chip, leaves, classes, int(count or 0))
+        size = int(count or 0)
+        setting = _setting(ask, system, chip, leaves, classes, size, tables.setdefault(size, {}))
         context = Context(program, binder, setting, leaves, classes)
         yield context, _grids(program, role, ask.workload, setting.scalars)
 
@@ -163,7 +165,13 @@ def _rules(program: Program) -> Iterable[Any]:
 
 
 def _setting(
-    ask: Ask, system: System, chip: Any, leaves: Mapping[str, Leaf], classes: Mapping[str, tuple[Leaf, ...]], chips: int
+    ask: Ask,
+    system: System,
+    chip: Any,
+    leaves: Mapping[str, Leaf],
+    classes: Mapping[str, tuple[Leaf, ...]],
+    chips: int,
+    tables: dict[str, GroupTable],
 ) -> Setting:
     machine = _machine(ask, system, max(chips, ask.problem.limits.chips or MOST_CHIPS, system.chips))
     ideal = ask.problem.assume.efficiency == "ideal"
@@ -178,6 +186,7 @@ def _setting(
         machine=machine.split(chip.ranks),
         link_share=(1.0, 1.0, 1.0) if ideal else (inner, outer, outer),
         ideal=ideal,
+        tables=tables,
     )
 
 
