@@ -57,8 +57,8 @@ class Pool:
     """All replicas of one role on one system at one site.
 
     `name`: the role, numbered where a workload has several pools of it; trace keys use it. `chips`: catalogue chips
-    over all replicas. `predicted`, `intervals` ([low, high]) and `evidence` have the same names. `by_class`:
-    predictions of each request class where there are several.
+    over all replicas. `predicted`, `intervals` ([low, high]) and `evidence` have the same names. `settings`:
+    choices besides layout and precision (chunk, optimizer). `by_class`: predictions of each request class where there are several.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Pool:
     intervals: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
     schedule: tuple[Scheduled, ...] = ()
-    engine: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     by_class: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -89,7 +89,7 @@ def build_plan(
         alternatives=tuple(alternatives),
         infeasible=solution.infeasible,
         audit=_audit(solution),
-        trace=plan_trace(solution, cost, workloads, _classes_by_pool(answer)),
+        trace=plan_trace(solution, cost, workloads, _classes_by_pool(answer), _per_workload(answer)),
         problem=resolved(problem),
         catalog_version=found.catalog.version,
         run=_record(problem, ended, seconds),
@@ -203,13 +203,13 @@ def _pool(answer: Answer, key: str, site: str, rows: Sequence[Running]) -> p.Poo
         precision=layout["precision"],
         batch=_batch(predicted.get("predicted", {}), layout),
         schedule=schedule,
-        engine=layout["engine"],
+        settings=layout["settings"],
         **({"predicted": {}} | predicted),
     )
 
 
 def _batch(predicted: Mapping[str, Any], layout: Mapping[str, Mapping[str, Any]]) -> float | None:
-    for table, name in ((predicted, "batch"), (layout["engine"], "batch"), (layout["layout"], "micro_batch")):
+    for table, name in ((predicted, "batch"), (layout["settings"], "batch"), (layout["layout"], "micro_batch")):
         if table.get(name) is not None:
             return whole(float(table[name]))
     return None
@@ -303,12 +303,18 @@ def _cost(answer: Answer) -> p.Cost:
     )
 
 
+def _per_workload(answer: Answer) -> str | None:
+    """Return the workload that ratios are about: the objective's, else the only one."""
+    named = answer.problem.objectives[0].workload
+    return named or (next(iter(answer.workloads)) if len(answer.workloads) == 1 else None)
+
+
 def _cost_per(answer: Answer) -> dict[str, float]:
     """Return USD a unit of what the objective's workload (or the only one) yields."""
     objective = answer.problem.objectives[0]
-    name = objective.workload or next(iter(answer.workloads), None)
+    name = _per_workload(answer)
     cost = (answer.solution.cost_by_workload or {}).get(name or "")
-    if name is None or cost is None or (objective.workload is None and len(answer.workloads) > 1):
+    if name is None or cost is None:
         return {}
     per: dict[str, float] = {}
     for yielded, count in _yields(answer, answer.workloads[name]).items():

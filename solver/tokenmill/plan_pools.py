@@ -41,12 +41,12 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def layout_of(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Split axis values by dotted key into layout, precision and engine tables."""
-    tables: dict[str, dict[str, Any]] = {"layout": {}, "precision": {}, "engine": {}}
+    """Split axis values by dotted key into layout, precision, and settings (all others)."""
+    tables: dict[str, dict[str, Any]] = {"layout": {}, "precision": {}, "settings": {}}
     for key, value in values.items():
         table, _, name = key.rpartition(".")
         number = isinstance(value, float) and value.is_integer()
-        tables[table if table in tables else "layout"][name] = int(value) if number else value
+        tables[table if table in tables else "settings"][name] = int(value) if number else value
     return tables
 
 

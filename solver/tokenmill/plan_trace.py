@@ -17,13 +17,14 @@ def plan_trace(
     cost: Cost,
     workloads: Mapping[str, WorkloadPlan],
     classes: Mapping[str, Mapping[str, ClassFigures]],
+    per_workload: str | None = None,
 ) -> dict[str, Node]:
     """Return the trace: ``cost.*`` and ``power`` as sums, then the nodes of every pool.
 
     `classes`: evaluated classes by ``workload.pool``. One class: keys are ``workload.pool.figure``; several: the class
-    follows the pool (``workload.pool.class.figure``).
+    follows the pool (``workload.pool.class.figure``). `per_workload`: the workload that ``cost.per`` is about.
     """
-    nodes = {**_cost_nodes(solution, cost), **_power_nodes(solution)}
+    nodes = {**_cost_nodes(solution, cost), **_per_nodes(cost, per_workload), **_power_nodes(solution)}
     for pool, by_class in classes.items():
         for name, one in by_class.items():
             prefix = pool if len(by_class) == 1 else f"{pool}.{name}"
@@ -47,6 +48,31 @@ def _cost_nodes(solution: Solution, cost: Cost) -> dict[str, Node]:
         nodes[f"cost.{name}"] = total(
             name, f"cost of {name}", "USD", [row(name, value, "USD", f"cost.by_workload.{name}")], value
         )
+    return nodes
+
+
+def _per_nodes(cost: Cost, workload: str | None) -> dict[str, Node]:
+    """Return ``cost.per.*`` as the workload's cost over what it yields in the horizon."""
+    nodes: dict[str, Node] = {}
+    for name, value in cost.per.items():
+        if workload is None or value <= 0:
+            continue
+        million = name.startswith("million_")
+        spent = cost.by_workload[workload]
+        word = "token" if million else name
+        yielded = row("count", spent * (1e6 if million else 1.0) / value, "1", f"workloads.{workload}.totals")
+        nodes[f"cost.per.{name}"] = {
+            "symbol": name,
+            "title": f"cost a {name.replace('_', ' ')}",
+            "formula": "1000000*cost/count" if million else "cost/count",
+            "value": value,
+            "unit": "USD",
+            "inputs": [
+                {**row("cost", spent, "USD", f"cost.by_workload.{workload}"), "title": f"cost of {workload}"},
+                {**yielded, "title": f"{word}s over the horizon"},
+            ],
+            "source": "definition",
+        }
     return nodes
 
 

@@ -33,6 +33,8 @@ def test_every_node_is_its_formula_at_its_printed_inputs(trace):
             formula = by_name[node["symbol"]]
             assert set(values) == {symbol.name for symbol in formula.expr.free_symbols}
             expected = float(exact(formula.rounded, {s: values[s.name] for s in formula.expr.free_symbols}))
+        elif node["formula"] in ("cost/count", "1000000*cost/count"):
+            expected = values["cost"] / values["count"] * (1e6 if "1000000" in node["formula"] else 1)
         else:
             expected = values[node["formula"]]
         assert node["value"] == pytest.approx(expected, rel=1e-9)
@@ -52,6 +54,9 @@ def test_the_cost_is_the_sum_of_its_purchases(trace):
     assert trace["cost.rent"]["value"] == 1152.0 + 384.0
     assert [leaf["origin"] for leaf in trace["cost.rent"]["inputs"]] == ["purchases[0].cost", "purchases[1].cost"]
     assert trace["power"]["value"] == 3000.0
+    # tokens by hand: half a day's worth of seconds twice, see test_plan_build
+    counted = {leaf["symbol"]: leaf["value"] for leaf in trace["cost.per.token"]["inputs"]}
+    assert counted == {"cost": 1536.0, "count": pytest.approx(86400 * 1000.0)}
 
 
 def test_leaves_carry_origin_source_and_evidence(trace):

@@ -11,7 +11,25 @@ from tokenmill.errors import ProblemError
 from tokenmill.plan import load_plan, write_json
 from tokenmill.plan_json import encode
 
-KEYS = ["schema", "status", "objective", "cost", "purchases", "workloads", "runs", "flows", "packing", "binding", "alternatives", "infeasible", "audit", "trace", "problem", "catalog_version", "run"]
+KEYS = [
+    "schema",
+    "status",
+    "objective",
+    "cost",
+    "purchases",
+    "workloads",
+    "runs",
+    "flows",
+    "packing",
+    "binding",
+    "alternatives",
+    "infeasible",
+    "audit",
+    "trace",
+    "problem",
+    "catalog_version",
+    "run",
+]
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def test_a_pool_counts_chips_over_all_replicas_of_its_busiest_slice(pool):
 def test_axis_values_are_split_into_tables(pool):
     assert pool.layout == {"tp": 8}
     assert pool.precision == {"weights": "fp8"}
-    assert pool.engine == {"chunk": 512, "batch": 8}
+    assert pool.settings == {"chunk": 512, "batch": 8}
     assert pool.batch == 8
 
 
@@ -66,7 +66,7 @@ def test_the_bottleneck_is_the_resource_with_the_most_time(plan):
 def test_dotted_names_nest():
     assert nested({"a.b": 1, "a.c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
     assert layout_of({"layout.tp": 2.0, "precision.kv": "fp8", "other": 1.5}) == {
-        "layout": {"tp": 2, "other": 1.5}, "precision": {"kv": "fp8"}, "engine": {},
+        "layout": {"tp": 2}, "precision": {"kv": "fp8"}, "settings": {"other": 1.5},
     }  # fmt: skip
 
 

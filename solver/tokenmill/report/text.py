@@ -116,6 +116,7 @@ def _cost(console: Console, plan: Plan) -> None:
         if name == "token"
         else f"{money(value)} {words.get(name, f'per {name}')}"
         for name, value in cost.per.items()
+        if not (name == "million_output" and value == 1e6 * cost.per.get("token", 0.0))
     ]
     if per:
         console.print("  " + ", ".join(per))
@@ -152,14 +153,15 @@ def _workload(console: Console, name: str, workload: WorkloadPlan) -> None:
 
 
 def layout_text(pool: Pool) -> str:
-    """Return degrees over 1 and words of a layout in one line: ``tp 4, pp 2, fp8``."""
-    parts = [f"{key} {value}" for key, value in pool.layout.items() if _worth_saying(key, value)]
+    """Return degrees over 1, then words of a layout, in one line: ``tp 4, pp 2, fp8``."""
+    said = sorted(pool.layout.items(), key=lambda item: isinstance(item[1], str))
+    parts = [f"{key} {value}" for key, value in said if _worth_saying(key, value)]
     words = dict.fromkeys(str(value) for value in pool.precision.values() if value is not None)
     return ", ".join(parts + list(words))
 
 
 def _worth_saying(key: str, value: Any) -> bool:
-    return value not in (None, 1, "none", False, "") and key not in ("system", "chips", "replicas")
+    return value not in (None, 1, "none", False, "") and key not in ("system", "chips", "replicas", "order")
 
 
 def _delivers(pool: Pool) -> Iterable[str]:
