@@ -93,17 +93,34 @@ def import_architecture(file: File, json: Json = False) -> int:
 
 
 @import_app.command("prices")
-def import_prices(file: File, json: Json = False) -> int:
-    """Read a price list (CSV)."""
-    from tokenmill.imports.prices import read_prices
+def import_prices(
+    file: File,
+    provider: Annotated[str | None, typer.Option(help="Who sells, where the file does not say.")] = None,
+    as_of: Annotated[str | None, typer.Option(help="Date of the list: 2026, 2026-H2, 2026-03 or 2026-03-01.")] = None,
+    json: Json = False,
+) -> int:
+    """Read a price list (CSV): USD a chip-hour, and the rows left out with the reason."""
+    from tokenmill.imports.prices import read_price_list
 
-    prices = [asdict(price) for price in read_prices(_readable(file))]
+    found = read_price_list(_readable(file), provider, as_of)
     if json:
-        _show({"prices": prices}, json)
+        _show({"prices": found.prices, "refused": found.refused}, json)
         return 0
     from tokenmill.report.text import print_rows
 
-    print_rows(prices)
+    print_rows([asdict(price) for price in found.prices])
+    for reason in found.refused:
+        typer.echo(f"left out: {reason}")
+    return 0
+
+
+@import_app.command("topology")
+def import_topology(file: File, json: Json = False) -> int:
+    """Read a topology (node-link JSON, GraphML, nvidia-smi topo -m): nested domains with bandwidth and latency."""
+    from tokenmill.imports.topology import read_topology
+
+    machine = read_topology(_readable(file))
+    _show({"chips": machine.chips, "levels": machine.levels}, json)
     return 0
 
 

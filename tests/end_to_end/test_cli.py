@@ -146,6 +146,30 @@ def test_import_architecture_reads_a_configuration_as_it_is(tmp_path, capsys):
     assert only_json(capsys)["status"] == "error"
 
 
+def test_import_topology_finds_the_domains(tmp_path, capsys):
+    nodes = [{"id": f"gpu{at}", "kind": "chip"} for at in range(4)] + [{"id": "switch", "kind": "switch"}]
+    links = [{"source": f"gpu{at}", "target": "switch", "bandwidth": "50 GB/s", "latency": "1 us"} for at in range(4)]
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps({"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "links": links}))
+    assert main(["import", "topology", str(path), "--json"]) == 0
+    data = only_json(capsys)
+    assert data["chips"] == 4
+    # two and two chips talk over four links of 50 GB/s: each has its own link
+    assert data["levels"][0]["bandwidth"] == 50e9
+
+
+def test_import_prices_divides_by_chips_and_names_what_it_leaves_out(tmp_path, capsys):
+    path = tmp_path / "prices.csv"
+    path.write_text(
+        "InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region\n"
+        "big,H100,8,80.0,,east\nodd,NoSuchChip,1,1.0,,east\n"
+    )
+    assert main(["import", "prices", str(path), "--provider", "me", "--as-of", "2026-01", "--json"]) == 0
+    data = only_json(capsys)
+    assert [price["per_chip_hour"] for price in data["prices"]] == [10.0]
+    assert "NoSuchChip" in data["refused"][0]
+
+
 def test_the_catalogue_lists_and_shows(capsys):
     assert main(["catalog", "list", "chips", "--json"]) == 0
     rows = only_json(capsys)["rows"]

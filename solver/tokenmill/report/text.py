@@ -307,6 +307,11 @@ def print_entry(entry: Mapping[str, Any], indent: str = "") -> None:
         if isinstance(value, Mapping):
             print(f"{indent}{key}")
             print_entry(value, indent + "  ")
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            print(f"{indent}{key}")
+            for item in value:
+                shown = (f"{name} {held}" for name, held in item.items() if held not in (None, "", []))
+                print(f"{indent}  " + ", ".join(shown))
         elif value not in (None, "", []):
             print(f"{indent}{key}: {value}")
 
