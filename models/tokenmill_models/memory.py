@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sympy as sp
 
 from tokenmill_models.architecture import Architecture, LayerKind
-from tokenmill_models.formula import Graph
+from tokenmill_models.formula import Graph, maximum
 from tokenmill_models.operations_parts import ONE, ZERO, Part, arch_leaf, shard_inputs, shard_outputs
 
 
@@ -74,3 +76,15 @@ def body_kinds(arch: Architecture) -> list[int]:
             leading.add(index)
             place += kind.count
     return [index for index in range(len(arch.layers)) if index not in leading]
+
+
+def stage_mean(arch: Architecture, p: sp.Expr, values: Sequence[sp.Expr]) -> sp.Expr:
+    """Mean of a value a kind of layer over the layers of an inner stage; with one stage (p = 1), over all layers."""
+    counts = [arch_leaf(f"layers.{i}.count") for i in range(len(values))]
+    body = body_kinds(arch)
+    inner = sp.Add(*(counts[i] * values[i] for i in body)) / sp.Add(*(counts[i] for i in body))
+    if len(body) == len(values):
+        return inner
+    everywhere = sp.Add(*(count * value for count, value in zip(counts, values, strict=True))) / sp.Add(*counts)
+    several = (p - 1) / maximum(p - 1, 1)
+    return everywhere + several * (inner - everywhere)

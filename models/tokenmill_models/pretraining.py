@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import sympy as sp
@@ -84,6 +85,7 @@ def define_run(graph: Graph, step: sp.Symbol, total_tokens: sp.Expr) -> dict[str
             "goodput": goodput, "wall_time": wall}  # fmt: skip
 
 
+@lru_cache(maxsize=16)
 def train_role(arch: Architecture) -> Role:
     """Return the run that trains every parameter of `arch`."""
     graph = Graph()

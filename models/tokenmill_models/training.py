@@ -12,7 +12,7 @@ import sympy as sp
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind
 from tokenmill_models.formula import Graph, Source, maximum
-from tokenmill_models.memory import body_kinds
+from tokenmill_models.memory import stage_mean
 from tokenmill_models.operations import LayerWork, Shape, head, layer
 from tokenmill_models.operations_attention import keys_seen
 from tokenmill_models.operations_parts import ONE, ZERO, arch_leaf
@@ -25,6 +25,10 @@ BACKWARD = Source(
     ("the gradients of inputs and of weights cost as much as the forward product each",),
 )
 FLASH_BACKWARD = Source("Dao 2023, FlashAttention-2, arXiv:2307.08691, section 4.1: backward is 2.5 times forward")
+SUSTAINED = Source(
+    "definition",
+    ("backward kernels, clocks under lasting load and unfused operations are slower than single forward kernels",),
+)
 ZERO_BUBBLE = Source("Qi et al. 2023, Zero Bubble Pipeline Parallelism, arXiv:2401.10241, table 1")
 DUALPIPE = Source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, table 2")
 
@@ -140,7 +144,10 @@ def _parts(
         return graph.let(f"{kind}_{label}_step", dimension, f"{title} of {label} for a micro-batch", sp.Add(*terms),
                          source=BACKWARD)  # fmt: skip
 
-    busy = all_passes("work", "s", "time of operations", (work.matmul_time, work.attention_time, work.vector_time))
+    products = graph.let(f"products_{label}", "s", f"forward products of {label} at the speed of training",
+                         work.matmul_time / leaf.product_share, source=SUSTAINED)  # fmt: skip
+    core, vector = work.attention_time / leaf.attention_share, work.vector_time / leaf.vector_share
+    busy = all_passes("work", "s", "time of operations", (products, core, vector))
     rest = work.flops - work.matmul_flops - work.attention_flops
     flops = all_passes("flop", "FLOP", "executed work", (work.matmul_flops, work.attention_flops, rest))
     bound = graph.let(
@@ -160,7 +167,7 @@ def _parts(
     whole = graph.let(
         f"whole_{label}", "s", f"time of {label} for a micro-batch", sp.Add(busy, *list(by_resource.values())[2:])
     )
-    return Parts(whole, work.matmul_time, by_resource, flops, passes.matmul * work.bytes)
+    return Parts(whole, products, by_resource, flops, passes.matmul * work.bytes)
 
 
 def _stages(
@@ -171,7 +178,10 @@ def _stages(
     Inner stages hold the most layers; first and last share what is left, and the last computes the head.
     """
     inner, outer = stage_layers(graph)
-    mean = _mean_layer(graph, arch, [one.whole for one in each])
+    mean = graph.let(
+        "layer_time", "s", "mean time of a layer of a stage for a micro-batch",
+        stage_mean(arch, leaf.pp, [one.whole for one in each]),
+    )  # fmt: skip
     exchange = hand_over(graph, rows)
     slowest = graph.let(
         "stage_time", "s", "time of the slowest stage for a micro-batch",
@@ -194,18 +204,6 @@ def stage_layers(graph: Graph) -> tuple[sp.Symbol, sp.Symbol]:
         maximum(0, (leaf.layers - (leaf.pp - 2) * inner) / 2),
     )  # fmt: skip
     return inner, outer
-
-
-def _mean_layer(graph: Graph, arch: Architecture, times: list[sp.Symbol]) -> sp.Symbol:
-    """Mean time of the layers that fill an inner stage; with one stage, of all layers."""
-    counts = [arch_leaf(f"layers.{i}.count") for i in range(len(times))]
-    body = body_kinds(arch)
-    inner = sp.Add(*(counts[i] * times[i] for i in body)) / sp.Add(*(counts[i] for i in body))
-    if len(body) < len(times):
-        everywhere = sp.Add(*(count * time for count, time in zip(counts, times, strict=True))) / leaf.layers
-        alone = 1 - (leaf.pp - 1) / maximum(leaf.pp - 1, 1)
-        inner = alone * everywhere + (1 - alone) * inner
-    return graph.let("layer_time", "s", "mean time of a layer of a stage for a micro-batch", inner)
 
 
 def _pipeline(

@@ -20,6 +20,7 @@ KORTHIKANTI = Source(
 )
 RING = Source("Liu, Zaharia and Abbeel 2023, Ring Attention, arXiv:2310.01889")
 ZERO_PAPER = Source("Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7")
+BREADTH = Source("Lamy-Poirier 2022, Breadth-First Pipeline Parallelism, arXiv:2211.05953, section 4")
 PIPES = Source("Narayanan et al. 2021, Efficient Large-Scale Language Model Training, arXiv:2104.04473, section 2.2")
 
 TENSOR, CONTEXT, PIPELINE = (group_leaves(name) for name in ("tensor", "context", "pipeline"))
@@ -146,28 +147,44 @@ def data_exchange(
 ) -> tuple[sp.Symbol, sp.Symbol]:
     """Define the data-parallel exchange of a step, whole and exposed [s], for `dense` and `expert` parameters of a rank.
 
-    `window`: compute of one micro-batch that can hide it. ZeRO 2 and 3 exchange with every micro-batch.
+    `window`: compute of one micro-batch that can hide it. ZeRO 2 and 3 exchange with every micro-batch; interleaved, once for
+    the p micro-batches that pass a virtual stage in a row.
     """
+    one_by_one = 1 + leaf.interleaved * (leaf.pp - 1)
+    rounds = graph.let(
+        "exchange_rounds", "1", "how often sharded gradients are exchanged in a step", micro_batches / one_by_one,
+        source=BREADTH,
+    )  # fmt: skip
     sent = minimum(leaf.bytes_gradients, leaf.bytes_communication)
-    terms = [_states_exchange(graph, "dense", (NEAR, FAR), dense, sent, micro_batches)]
+    terms = [_states_exchange(graph, "dense", (NEAR, FAR), dense, sent, rounds)]
     if any(kind.mlp.expert for kind in arch.layers):
-        terms.append(_states_exchange(graph, "experts", (EXPERT_NEAR, FAR), expert, sent, micro_batches))
+        terms.append(_states_exchange(graph, "experts", (EXPERT_NEAR, FAR), expert, sent, rounds))
     whole = graph.let("data_exchange", "s", "data-parallel exchange of a step", sp.Add(*terms), source=ZERO_PAPER)
     hidden = leaf.overlap_data * window * (1 + leaf.zero2 * (micro_batches - 1))
-    exposed = graph.let("data_exposed", "s", "exposed data-parallel exchange of a step", maximum(0, whole - hidden))
+    exposed = graph.let(
+        "data_exposed",
+        "s",
+        "exposed data-parallel exchange of a step",
+        maximum(leaf.exposed_data * whole, whole - hidden),
+    )
     return whole, exposed
 
 
 def _states_exchange(
-    graph: Graph, label: str, levels: tuple[GroupLeaves, GroupLeaves], parameters: sp.Expr, sent: sp.Expr, m: sp.Expr
+    graph: Graph,
+    label: str,
+    levels: tuple[GroupLeaves, GroupLeaves],
+    parameters: sp.Expr,
+    sent: sp.Expr,
+    rounds: sp.Expr,
 ) -> sp.Symbol:
     near, far = levels
-    passes = 1 + leaf.zero2 * (m - 1)
+    passes = 1 + leaf.zero2 * (rounds - 1)
     scatter = _sweep(graph, f"scatter_{label}", near, far, parameters * sent)
     collect = _sweep(graph, f"collect_{label}", near, far, parameters * leaf.bytes_weights)
     copies = all_reduce(graph, f"replicas_{label}", REPLICAS, parameters * sent / members(near, far))
     replicated = (1 - leaf.zero1) * scatter  # plain replication gathers gradients in place of parameters
-    gathers = leaf.zero1 * (1 + leaf.zero3 * (2 * m - 1)) * collect
+    gathers = leaf.zero1 * (1 + leaf.zero3 * (2 * rounds - 1)) * collect
     return graph.let(
         f"exchange_{label}", "s", f"data-parallel exchange of {label} states in a step",
         passes * scatter + replicated + gathers + copies, source=ZERO_PAPER,

@@ -91,9 +91,24 @@ overlap_pipeline = declare("h_p", "1", "share of stage hand-over hidden by compu
 overlap_data = declare(
     "h_d", "1", "share of compute time that hides data-parallel exchange", origin="engine.overlap_data"
 )
+exposed_data = declare(
+    "h_x", "1", "share of data-parallel exchange that shows even where compute could hide all of it", origin="engine.exposed_data"
+)  # fmt: skip
 overlap_offload = declare(
     "h_o", "1", "share of compute time that hides traffic to the host", origin="engine.overlap_offload"
 )
+product_share = declare(
+    "g_m", "1", "speed of products in training over that of single forward kernels", origin="engine.train_products",
+    sign="positive",
+)  # fmt: skip
+attention_share = declare(
+    "g_a", "1", "speed of attention in training over that of single forward kernels", origin="engine.train_attention",
+    sign="positive",
+)  # fmt: skip
+vector_share = declare(
+    "g_v", "1", "speed of norms, activations and residuals in training over one fused sweep", origin="engine.train_vector",
+    sign="positive",
+)  # fmt: skip
 layer_seconds = declare(
     "engine_layer_train", "s", "gaps between the kernels of a layer, one pass", origin="engine.layer_train"
 )

@@ -9,7 +9,7 @@ import sympy as sp
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind, Matrix
 from tokenmill_models.formula import Graph, Source, maximum, minimum
-from tokenmill_models.memory import body_kinds, ends_elements, expert_elements, layer_elements
+from tokenmill_models.memory import ends_elements, expert_elements, layer_elements, stage_mean
 from tokenmill_models.operations_parts import LOGIT_BYTES, ONE, ZERO, Part, arch_leaf, shard_inputs, shard_outputs
 from tokenmill_models.roofline import M
 
@@ -109,12 +109,6 @@ class Stage:
     activations: sp.Expr
 
 
-def _mean(arch: Architecture, values: list[sp.Expr]) -> sp.Expr:
-    """Mean over the layers that fill an inner stage."""
-    counts = {i: arch_leaf(f"layers.{i}.count") for i in body_kinds(arch)}
-    return sp.Add(*(count * values[i] for i, count in counts.items())) / sp.Add(*counts.values())
-
-
 def in_flight(graph: Graph, label: str, stage: sp.Expr, m: sp.Expr) -> sp.Symbol:
     """Define the micro-batches whose activations rank `stage` (from 0) holds, in units of all its layers.
 
@@ -137,9 +131,9 @@ def define_states(graph: Graph, arch: Architecture, rows: sp.Expr, m: sp.Expr, i
         expert_elements(graph, str(i), k, f"layers.{i}", leaf.ep, leaf.expert_tp) for i, k in enumerate(arch.layers)
     ]
     layer_dense = graph.let(
-        "elements_layer", "1", "mean parameters of a layer of a stage, experts apart", _mean(arch, dense)
+        "elements_layer", "1", "mean parameters of a layer of a stage, experts apart", stage_mean(arch, leaf.pp, dense)
     )
-    layer_expert = _mean(arch, expert)
+    layer_expert = stage_mean(arch, leaf.pp, expert)
     first, last = ends_elements(graph, arch, leaf.tp)
     working = _activations(graph, arch, rows)
     stages = _ranks(graph, layer_dense, layer_expert, (first, last), working, rows, m, inner, outer, arch)
@@ -170,9 +164,12 @@ class Working:
 def _activations(graph: Graph, arch: Architecture, rows: sp.Expr) -> Working:
     pairs = [layer_activations(graph, str(i), kind, f"layers.{i}", rows) for i, kind in enumerate(arch.layers)]
     whole = graph.let(
-        "saved_layer", "B", "activations of a mean layer for a micro-batch", _mean(arch, [p[0] for p in pairs])
+        "saved_layer",
+        "B",
+        "activations of a mean layer for a micro-batch",
+        stage_mean(arch, leaf.pp, [p[0] for p in pairs]),
     )
-    core = _mean(arch, [p[1] for p in pairs])
+    core = stage_mean(arch, leaf.pp, [p[1] for p in pairs])
     entry = rows * arch_leaf("hidden") * leaf.bytes_activations / leaf.vector_split
     partial = whole - leaf.recompute_selective * (1 - leaf.flash) * core
     kept = graph.let(
@@ -253,7 +250,9 @@ def _parts(shared: sp.Expr) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
         return 1 / (1 + flag * (shared - 1))
 
     weights = leaf.bytes_weights * cut(leaf.zero3) * (1 - leaf.offload_parameters)
-    gradients = leaf.bytes_gradients * cut(leaf.zero2)
+    # interleaved, the gradients of one virtual stage are whole until they are exchanged
+    open_share = leaf.zero2 * leaf.interleaved / leaf.virtual
+    gradients = leaf.bytes_gradients * (open_share + (1 - open_share) * cut(leaf.zero2))
     return weights, gradients, leaf.bytes_optimizer * cut(leaf.zero1) * (1 - leaf.offload_optimizer)
 
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sample_leaves import dense, expert
-from tokenmill_models.architecture import Architecture
 from schedule_replay import replay
+from tokenmill_models.architecture import Architecture
 from training_samples import definition, definitions, figures
 
 

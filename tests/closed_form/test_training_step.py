@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sample_leaves import dense, expert, latent
 from schedule_replay import replay
-from tokenmill_models.architecture import Architecture, causal_flops_per_token
+from tokenmill_models.architecture import causal_flops_per_token
 from tokenmill_models.checks import dimension_failures, route_failures
 from training_samples import definitions, figures, role_of, training_values
 
