@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -82,20 +82,57 @@ class Compiled:
         return {symbol.name: result for symbol, result in zip(self.outputs, results, strict=True)}
 
 
-def generate_source(graph: Graph, outputs: Iterable[sp.Symbol]) -> tuple[str, tuple[sp.Symbol, ...]]:
-    """Return Python source of a function ``graph`` with a line a definition, and its inputs in order."""
+def generate_source(
+    graph: Graph, outputs: Iterable[sp.Symbol], wide: Container[sp.Symbol] = frozenset()
+) -> tuple[str, tuple[sp.Symbol, ...]]:
+    """Return Python source of a function ``graph`` with a line a definition, and its inputs in order.
+
+    `wide`: leaves that carry more array dimensions than the others; what does not depend on them is computed apart, narrow.
+    """
     wanted = tuple(outputs)
     order, leaves = graph.needs(wanted)
     printer = _NumpyPrinter({"fully_qualified_modules": False, "strict": True})
     lines = [f"def graph({', '.join(symbol.name for symbol in leaves)}):"]
     known: dict[sp.Expr, sp.Symbol] = {}
+    broad = {leaf for leaf in leaves if leaf in wide}
     for symbol in order:
-        expr = graph.formulas[symbol].rounded
+        formula = graph.formulas[symbol]
+        expr = formula.rounded
+        if broad and not broad.isdisjoint(formula.inputs):
+            broad.add(symbol)
+            parts: list[tuple[sp.Symbol, sp.Expr]] = []
+            expr = _narrowed(expr, broad, known, parts)
+            lines += [f"    {part.name} = {printer.doprint(value)}" for part, value in parts]
         earlier = known.setdefault(expr, symbol)
         text = printer.doprint(expr) if earlier is symbol else earlier.name
         lines.append(f"    {symbol.name} = {text}")
     lines.append(f"    return ({''.join(symbol.name + ', ' for symbol in wanted)})")
     return "\n".join(lines) + "\n", tuple(leaves)
+
+
+def _narrowed(
+    expr: sp.Expr, broad: set[sp.Symbol], known: dict[sp.Expr, sp.Symbol], parts: list[tuple[sp.Symbol, sp.Expr]]
+) -> sp.Expr:
+    """Replace the largest subexpressions without a broad symbol by symbols of their own, added to `parts`."""
+    if broad.isdisjoint(expr.free_symbols):
+        if not expr.args or expr.is_Number or (isinstance(expr, sp.Pow) and expr.exp.is_Number):
+            return expr
+        named = known.get(expr)
+        if named is None:
+            named = known[expr] = sp.Symbol(f"narrow_{len(known)}")
+            parts.append((named, expr))
+        return named
+    if isinstance(expr, sp.Add | sp.Mul):
+        inner = [argument for argument in expr.args if broad.isdisjoint(argument.free_symbols)]
+        outer = [argument for argument in expr.args if argument not in inner]
+        if len(inner) > 1:
+            inner = [expr.func(*inner)]
+        arguments = [_narrowed(argument, broad, known, parts) for argument in (*inner, *outer)]
+        return expr.func(*arguments)
+    if isinstance(expr, sp.Piecewise) or not expr.args:
+        return expr
+    arguments = [_narrowed(argument, broad, known, parts) for argument in expr.args]
+    return expr.func(*arguments, evaluate=False) if isinstance(expr, sp.Max | sp.Min) else expr.func(*arguments)
 
 
 @cache
@@ -107,10 +144,10 @@ def _function(source: str) -> Callable[..., tuple[Any, ...]]:
     return function
 
 
-def compile_graph(graph: Graph, outputs: Iterable[sp.Symbol]) -> Compiled:
-    """Compile the part of a graph that the outputs need into one numpy function."""
+def compile_graph(graph: Graph, outputs: Iterable[sp.Symbol], wide: Container[sp.Symbol] = frozenset()) -> Compiled:
+    """Compile the part of a graph that the outputs need into one numpy function; `wide` as in `generate_source`."""
     wanted = tuple(outputs)
-    source, inputs = generate_source(graph, wanted)
+    source, inputs = generate_source(graph, wanted, wide)
     return Compiled(inputs, wanted, source, _function(source))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,15 @@ class Tally:
     count: dict[str, int] = field(default_factory=dict)
     nearest: dict[str, tuple[float, dict[str, float]]] = field(default_factory=dict)
     evaluated: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Add the rows of another tally."""
+        self.evaluated += other.evaluated
+        for name, number in other.count.items():
+            self.count[name] = self.count.get(name, 0) + number
+        for name, miss in other.nearest.items():
+            if miss[0] < self.nearest.get(name, (np.inf, {}))[0]:
+                self.nearest[name] = miss
 
     def record(self, placed: PlacedRule, failed: NDArray[np.bool_], gap: Array, rows: Mapping[str, Array]) -> None:
         """Count the failed rows of a rule and keep the one that misses it by least."""
@@ -72,21 +82,27 @@ class GroupTable:
         self.sizes = np.empty(0)
         self.strides = np.empty(0)
         self.columns: dict[tuple[str, int], Any] = {}
+        self.filling = Lock()
 
-    def index(self, size: Any, stride: Any) -> tuple[Any, Any]:
-        """Return the rows and columns of the table for sizes and strides (1 and more; arrays that broadcast)."""
+    def look_up(self, size: Any, stride: Any) -> tuple[dict[tuple[str, int], Any], tuple[Any, ...]]:
+        """Return the columns by (field, level), and where in them the sizes and strides stand (arrays that broadcast)."""
         size, stride = np.asarray(size, float), np.asarray(stride, float)
+        with self.filling:
+            return self._filled(size, stride)
+
+    def _filled(self, size: Array, stride: Array) -> tuple[dict[tuple[str, int], Any], tuple[Any, ...]]:
         found = _places(self.sizes, size), _places(self.strides, stride)
         if found[0] is None or found[1] is None:
             self.sizes = np.unique(np.concatenate([self.sizes, size.reshape(-1)]))
             self.strides = np.unique(np.concatenate([self.strides, stride.reshape(-1)]))
             groups = self.machine.groups(self.sizes[:, None].astype(np.int64), self.strides[None, :].astype(np.int64))
+            self.columns = {}
             for part in ("n", "beta", "alpha", "pair", "exchange"):
                 for level, column in enumerate(getattr(groups, part)):
                     same = bool((column == column.flat[0]).all())
                     self.columns[part, level] = float(column.flat[0]) if same else column.astype(float)
             found = _places(self.sizes, size), _places(self.strides, stride)
-        return tuple(np.broadcast_arrays(*found))  # type: ignore[return-value]
+        return self.columns, tuple(np.broadcast_arrays(*found))
 
 
 def _places(known: Array, wanted: Array) -> Any:
@@ -109,14 +125,16 @@ def group_values(
     for name in names:
         size, stride = program.compile(program.sizes[name])(values).values()
         table = setting.tables.setdefault(name, GroupTable(setting.machine))
-        index = table.index(size, stride)
+        columns, index = table.look_up(size, stride)
         for leaf, part, level in group_leaves(name):
             if wanted is None or leaf in wanted:
-                leaves[leaf] = _group_field(table, part, level, setting, index)
+                leaves[leaf] = _group_field(columns, part, level, setting, index)
     return leaves
 
 
-def _group_field(table: GroupTable, part: str, level: int, setting: Setting, index: Any) -> Any:
+def _group_field(
+    columns: Mapping[tuple[str, int], Any], part: str, level: int, setting: Setting, index: tuple[Any, ...]
+) -> Any:
     if part == "eta":
         return setting.link_share[level]
     if part == "reduces":
@@ -124,7 +142,7 @@ def _group_field(table: GroupTable, part: str, level: int, setting: Setting, ind
         return float(level < len(levels) and levels[level].in_switch_reduction)
     if part == "alpha" and setting.ideal:
         return 0.0
-    column = table.columns[part, level]
+    column = columns[part, level]
     return column if isinstance(column, float) else column[index]
 
 

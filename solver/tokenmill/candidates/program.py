@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tokenmill_models.collectives import LEVELS
@@ -84,8 +85,26 @@ class Program:
         """Return the numpy function of the outputs, compiled once."""
         wanted = tuple(outputs)
         if wanted not in self.compiled:
-            self.compiled[wanted] = compile_graph(self.graph, wanted)
+            self.compiled[wanted] = compile_graph(self.graph, wanted, self.wide)
         return self.compiled[wanted]
+
+    @cached_property
+    def wide(self) -> frozenset[Any]:
+        """Leaves that carry the dimensions of the last axis or of request classes."""
+        last = self.steps[-1].axis
+        axes = {axis.symbol: axis.name for axis in self.role.axes if axis.codes is None}
+        found = {last.symbol} if last is not None else set()
+        for name, sides in self.sizes.items():
+            if last is not None and last.name in _needs(self.graph, self.sizes, axes, sides).axes:
+                found |= {
+                    symbol for symbol in self.graph_leaves if symbol.name in {n for n, _, _ in group_leaves(name)}
+                }
+        return frozenset(found | {s for s in self.graph_leaves if (quantity(s).origin or "").startswith("request.")})
+
+    @cached_property
+    def graph_leaves(self) -> tuple[Any, ...]:
+        """Every leaf of the search graph."""
+        return tuple(self.graph.needs(self.graph.formulas)[1])
 
     def needs(self, outputs: Iterable[Any]) -> Needs:
         """Return what the outputs depend on."""

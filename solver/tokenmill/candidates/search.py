@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from os import cpu_count
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,8 @@ from tokenmill.topology import Machine, machine_of
 from tokenmill_models.stage import Role, Route, StageModel
 
 CHIPS, SYSTEM = "layout.chips", "layout.system"
+WORKERS = min(4, cpu_count() or 1)
+"""Threads of the array search: numpy lets go of the interpreter while it works on a block."""
 MOST_CHIPS = 1 << 17
 """Chips of the largest machine that is laid out where nothing limits it."""
 
@@ -118,19 +122,24 @@ def _offered(route: Route, workload: Workload) -> bool:
 def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[Gathered], list[tuple[str, Tally]]]:
     program = prepare(role)
     parts = {name: _search_role(ask, part, left_out) for name, part in role.parts.items()}
-    gathered: list[Gathered] = []
     tallies: list[tuple[str, Tally]] = [entry for _, inner in parts.values() for entry in inner]
-    systems = _allowed(ask, role) if not role.parts else _allowed(ask, role)[:1]
+    part_rows = {name: rows for name, (rows, _) in parts.items()}
+    systems = _allowed(ask, role)[: 1 if role.parts else None]
+    settings: list[tuple[str, Context, dict[str, Any]]] = []
     for system in systems:
-        tally = Tally()
-        tallies.append((system.id, tally))
         try:
-            for context, grids in _settings(ask, role, program, system):
-                part_rows = {name: rows for name, (rows, _) in parts.items()}
-                gathered += _gather(ask, context, grids, part_rows, tally)
+            settings += [(system.id, context, grids) for context, grids in _settings(ask, role, program, system)]
         except CatalogError as error:
             left_out[system.id] = str(error)
-    return gathered, tallies
+
+    def run(setting: tuple[str, Context, dict[str, Any]]) -> tuple[list[Gathered], tuple[str, Tally]]:
+        name, context, grids = setting
+        tally = Tally()
+        return list(_gather(ask, context, grids, part_rows, tally)), (name, tally)
+
+    with ThreadPoolExecutor(WORKERS) as workers:
+        done = list(workers.map(run, settings))
+    return [rows for found, _ in done for rows in found], tallies + [tally for _, tally in done]
 
 
 def _allowed(ask: Ask, role: Role) -> tuple[System, ...]:
@@ -282,7 +291,10 @@ def _dropped(ask: Ask, role: Role, tallies: list[tuple[str, Tally]]) -> Iterator
     rules = {rule.name: rule for rule in role.rules}
     for part in role.parts.values():
         rules |= {rule.name: rule for rule in part.rules}
+    merged: dict[str, Tally] = {}
     for system, tally in tallies:
+        merged.setdefault(system, Tally()).add(tally)
+    for system, tally in merged.items():
         for name, count in tally.count.items():
             rule = rules[name]
             shortfall, nearest = tally.nearest.get(name, (None, {}))
