@@ -4,7 +4,8 @@ from typing import Any
 
 from sample_leaves import leaf_values
 from tokenmill_models.architecture import Architecture
-from tokenmill_models.compile import compile_graph
+from tokenmill_models.compile import Compiled, compile_graph
+from tokenmill_models.formula import Graph
 from tokenmill_models.stage import Role
 
 ORIGINS = {
@@ -18,6 +19,8 @@ ORIGINS = {
     "engine.request": 0.0, "engine.reserve": 1e9, "engine.outside": 1e9, "engine.block": 16.0, "engine.logit_rows": 16.0, "engine.logit_width": 32.0,
     "engine.power_compute": 1.2, "engine.power_memory": 0.9,
 }  # fmt: skip
+_COMPILED: dict[int, Compiled] = {}
+_KEPT: list[Graph] = []
 ENGINE = {"engine.step_graph": 1e-3, "engine.layer_graph": 3e-5}
 
 
@@ -49,7 +52,9 @@ def serving_values(role: Role, arch: Architecture, outputs: Any = None, **given:
 
 def evaluate(role: Role, arch: Architecture, **given: float) -> dict[str, float]:
     """Return every definition of a role by symbol name."""
-    outputs = list(role.graph.formulas)
-    compiled = compile_graph(role.graph, outputs)
-    found = compiled(serving_values(role, arch, outputs, **given))
+    compiled = _COMPILED.get(id(role.graph))
+    if compiled is None:
+        compiled = _COMPILED.setdefault(id(role.graph), compile_graph(role.graph, list(role.graph.formulas)))
+        _KEPT.append(role.graph)  # keeps the identity from being taken by another graph
+    found = compiled(leaf_values(compiled.inputs, arch, origins(**given)))
     return {name: float(value) for name, value in found.items()}

@@ -14,6 +14,7 @@ from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind
 from tokenmill_models.collectives import all_reduce, all_to_all, gather, group_leaves, send
 from tokenmill_models.formula import Graph, Source, minimum
+from tokenmill_models.inference_experts import fullest
 from tokenmill_models.operations import LayerWork, Operation, Shape, head, layer
 from tokenmill_models.operations_attention import keys_seen
 from tokenmill_models.operations_parts import arch_leaf
@@ -66,7 +67,7 @@ def run_pass(graph: Graph, label: str, arch: Architecture, shape: Shape, logits:
     Layers that do not divide evenly over the stages lengthen it: every stage waits for the fullest.
     """
     exchanges = _exchanges(graph, label, arch, shape)
-    layers = [layer(graph, f"{label}_{i}", kind, f"layers.{i}", shape) for i, kind in enumerate(arch.layers)]
+    layers = [_layer(graph, f"{label}_{i}", kind, f"layers.{i}", shape) for i, kind in enumerate(arch.layers)]
     last = head(graph, f"{label}_head", arch, replace(shape, tokens=logits, beside=None))
     counts = [arch_leaf(f"layers.{i}.count") for i in range(len(layers))]
     total = arch_leaf("layer_count")
@@ -85,6 +86,10 @@ def run_pass(graph: Graph, label: str, arch: Architecture, shape: Shape, logits:
         bytes=_sum(graph, f"moved_{label}", "B", f"memory traffic of a rank in {label}", layers, counts, last, "bytes"),
         shares=shares,
     )  # fmt: skip
+
+
+def _layer(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -> LayerWork:
+    return layer(graph, label, kind, path, fullest(graph, label, kind, path, shape))
 
 
 def _launch(total: sp.Expr) -> sp.Expr:
@@ -118,7 +123,7 @@ def _work_shares(
 def _compute_bound(one: Operation) -> sp.Expr:
     if one.compute == 0:
         return sp.Integer(0)
-    return sp.Piecewise((one.time, sp.Ge(one.compute, one.time)), (0, True))
+    return sp.Piecewise((one.time, sp.Ge(one.compute, one.time, evaluate=False)), (0, True), evaluate=False)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tokenmill_models.inference_memory import Memory, define_memory, sequence_by
 from tokenmill_models.queueing import ONE_PERCENTILE, define_wait
 from tokenmill_models.serving_axes import pool_axes
 from tokenmill_models.serving_figures import (
+    SLO,
     Average,
     define_figures,
     define_shares,
@@ -25,7 +26,7 @@ from tokenmill_models.serving_figures import (
     pool_ports,
 )
 from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
-from tokenmill_models.stage import Role
+from tokenmill_models.stage import Role, Rule
 
 DISTSERVE = Source(
     "Zhong et al. 2024, DistServe, arXiv:2401.09670, section 3: prefill as an M/G/1 queue, decode as a batch"
@@ -62,10 +63,25 @@ def decode_role(arch: Architecture) -> Role:
     ports = pool_ports(graph, request, rate, figures)
     figures |= {"step_time": step, "batch": leaf.batch} | flat("tpot", tpot) | flat("answer", written)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
-    rules = (*layout_rules(arch), *memory_rules(graph, memory, leaf.batch, longest), *limit_rules("tpot", tpot))
+    rules = (
+        *layout_rules(arch), *memory_rules(graph, memory, leaf.batch, longest), *limit_rules("tpot", tpot),
+        *_whole_rules(written),
+    )  # fmt: skip
     return Role(
         "decode", "pool", pool_axes(arch, "batch"), graph, rules, GROUPS, ports, figures, define_shares(graph, mean)
     )
+
+
+def _whole_rules(written: dict[str, sp.Symbol]) -> tuple[Rule, ...]:
+    """Rules that the answer leaves room in the limit of a whole request for the first token, at its own limit where it has one."""
+    rules = []
+    for word, symbol in written.items():
+        limit, first = SLO["e2e"][word], SLO["ttft"][word]
+        doc = f"{word} of the answer within the limit of the whole request"
+        rules.append(Rule(f"answer.{word}", symbol, limit, "limit", doc, "s", f"slo.e2e.{word}"))
+        doc += ", less the limit of the first token"
+        rules.append(Rule(f"e2e.{word}", symbol + first, limit, "limit", doc, "s", f"slo.e2e.{word}"))
+    return tuple(rules)
 
 
 def prefill_role(arch: Architecture) -> Role:
