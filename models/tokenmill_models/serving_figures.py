@@ -103,45 +103,30 @@ def memory_figures(graph: Graph, memory: Memory) -> dict[str, sp.Symbol]:
 
 def layout_rules(arch: Architecture) -> tuple[Rule, ...]:
     """Rules on degrees: what must divide, and what no layout may exceed."""
+    held = leaf.held_chips * leaf.ranks_a_chip
     rules = [
-        Rule("chips", leaf.held_chips * leaf.ranks_a_chip, leaf.ranks, "equal", "chips held are the ranks of a replica", cure="layout.chips"),
+        Rule("chips", held, leaf.ranks, "equal", "chips held are the ranks of a replica", cure="layout.chips"),
         Rule("stages", leaf.pp, arch_leaf("layer_count"), "at_most", "a stage has a layer at least", cure="layout.pp"),
-    ]  # fmt: skip
+    ]
     seen = set()
     for i, kind in enumerate(arch.layers):
         if kind.mixer.heads and kind.mixer.heads not in seen:
             seen.add(kind.mixer.heads)
-            rules.append(
-                Rule(
-                    f"heads_{i}",
-                    leaf.tp,
-                    arch_leaf(f"layers.{i}.mixer.heads"),
-                    "divides",
-                    "tp divides the attention heads",
-                    cure="layout.tp",
-                )
-            )
+            heads, doc = arch_leaf(f"layers.{i}.mixer.heads"), "tp divides the attention heads"
+            rules.append(Rule(f"heads_{i}", leaf.tp, heads, "divides", doc, cure="layout.tp"))
+    return (*rules, *_expert_rules(arch))
+
+
+def _expert_rules(arch: Architecture) -> tuple[Rule, ...]:
     routed = next((i for i, kind in enumerate(arch.layers) if kind.mlp.expert), None)
     if routed is None:
-        rules.append(
-            Rule(
-                "experts", leaf.ep, sp.Integer(1), "at_most", "a dense model has no experts to spread", cure="layout.ep"
-            )
-        )
-    else:
-        experts = arch_leaf(f"layers.{routed}.mlp.experts")
-        rules.append(Rule("experts", leaf.ep, experts, "at_most", "a rank has an expert at least", cure="layout.ep"))
-        rules.append(
-            Rule(
-                "expert_ranks",
-                leaf.ep,
-                leaf.tp * leaf.attention_dp,
-                "divides",
-                "ep divides tp·attention_dp",
-                cure="layout.ep",
-            )
-        )
-    return tuple(rules)
+        doc = "a dense model has no experts to spread"
+        return (Rule("experts", leaf.ep, sp.Integer(1), "at_most", doc, cure="layout.ep"),)
+    experts, ranks = arch_leaf(f"layers.{routed}.mlp.experts"), leaf.tp * leaf.attention_dp
+    return (
+        Rule("experts", leaf.ep, experts, "at_most", "a rank has an expert at least", cure="layout.ep"),
+        Rule("expert_ranks", leaf.ep, ranks, "divides", "ep divides tp·attention_dp", cure="layout.ep"),
+    )
 
 
 def memory_rules(graph: Graph, memory: Memory, running: sp.Expr, longest: sp.Expr) -> tuple[Rule, ...]:
@@ -157,6 +142,7 @@ def memory_rules(graph: Graph, memory: Memory, running: sp.Expr, longest: sp.Exp
     return (
         Rule("memory", used, usable, "capacity", "weights, activations and the KV of running sequences fit", "B", "hardware.systems"),
         Rule("kv_held", running * memory.sequence / leaf.attention_dp, memory.room, "capacity", "running sequences fit in the KV memory", "B", "engine.kv_memory"),
+        Rule("kv_fits", taken + memory.room, M, "capacity", "the KV memory held fits beside the weights", "B", "engine.kv_memory"),
         Rule("context_limit", longest, memory.room, "capacity", "the longest sequence fits in the KV memory", "B", "engine.context_limit"),
     )  # fmt: skip
 
