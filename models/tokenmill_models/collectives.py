@@ -114,16 +114,20 @@ def all_reduce(graph: Graph, label: str, group: GroupLeaves, volume: sp.Expr) ->
     return graph.let(f"T_{label}", "s", f"time of {label}: all-reduce", sp.Add(*terms), source=HIERARCHY)
 
 
-def all_to_all(graph: Graph, label: str, group: GroupLeaves, volume: sp.Expr) -> sp.Symbol:
+def all_to_all(
+    graph: Graph, label: str, group: GroupLeaves, volume: sp.Expr, crossing_share: sp.Expr | int = 1
+) -> sp.Symbol:
     """Define the time [s] of an all-to-all where each device holds `volume` [B]; return ``T_<label>``.
 
-    Levels work at once: inside a domain n0 - 1 of n peers, over each outer level the peers beyond the level within.
+    Levels work at once: inside a domain n0 - 1 of n peers, over each outer level the peers beyond the level within, with
+    `crossing_share` of the bytes (below 1 where a domain is sent one copy that it spreads inside).
     """
     size = group.size
     wires = []
     for level in range(LEVELS):
         crossing = group.n[0] - 1 if level == 0 else size - group.inside(level)
-        wires.append(volume * crossing / size / (group.exchange[level] * group.eta[level]))
+        sent = volume if level == 0 else volume * crossing_share
+        wires.append(sent * crossing / size / (group.exchange[level] * group.eta[level]))
     steps = sp.Add(*((n - 1) * alpha for n, alpha in zip(group.n, group.alpha, strict=True)))
     return graph.let(f"T_{label}", "s", f"time of {label}: all-to-all", maximum(*wires) + steps, source=THAKUR)
 

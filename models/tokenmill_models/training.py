@@ -145,7 +145,7 @@ def _parts(
                          source=BACKWARD)  # fmt: skip
 
     products = graph.let(f"products_{label}", "s", f"forward products of {label} at the speed of training",
-                         work.matmul_time / leaf.product_share, source=SUSTAINED)  # fmt: skip
+                         work.matmul_time / (leaf.product_share * (1 - leaf.dualpipe * leaf.overlap_units)), source=SUSTAINED)  # fmt: skip
     core, vector = work.attention_time / leaf.attention_share, work.vector_time / leaf.vector_share
     busy = all_passes("work", "s", "time of operations", (products, core, vector))
     rest = work.flops - work.matmul_flops - work.attention_flops

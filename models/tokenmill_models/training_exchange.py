@@ -21,6 +21,7 @@ KORTHIKANTI = Source(
 RING = Source("Liu, Zaharia and Abbeel 2023, Ring Attention, arXiv:2310.01889")
 ZERO_PAPER = Source("Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7")
 BREADTH = Source("Lamy-Poirier 2022, Breadth-First Pipeline Parallelism, arXiv:2211.05953, section 4")
+DISPATCH = Source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, sections 2.1.2 and 3.2")
 PIPES = Source("Narayanan et al. 2021, Efficient Large-Scale Language Model Training, arXiv:2104.04473, section 2.2")
 
 TENSOR, CONTEXT, PIPELINE = (group_leaves(name) for name in ("tensor", "context", "pipeline"))
@@ -94,7 +95,7 @@ def layer_exchange(
     """Define the exchanges of one layer whose micro-batch has `rows` tokens on a tensor group."""
     tensor = _tensor(graph, label, kind, rows)
     context = _context(graph, label, kind, path, rows, work) if kind.mixer.kv_elements else ZERO
-    expert = _expert(graph, label, path, rows) if kind.mlp.expert else ZERO
+    expert = _expert(graph, label, kind, path, rows, work) if kind.mlp.expert else ZERO
     return LayerExchange(tensor, context, expert)
 
 
@@ -121,15 +122,23 @@ def _context(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr
     return graph.let(f"context_{label}", "s", f"exposed key/value ring of layer {label}", exposed, source=RING)
 
 
-def _expert(graph: Graph, label: str, path: str, rows: sp.Expr) -> sp.Symbol:
-    """Dispatch and combine, forward and backward (and again where recomputed), at the load of the fullest rank."""
-    copies = arch_leaf(f"{path}.mlp.active") * leaf.expert_load
-    held = rows / leaf.tp * copies * arch_leaf("hidden") * leaf.bytes_activations
-    exchange = all_to_all(graph, f"dispatch_{label}", EXPERT, held)
+def _expert(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork) -> sp.Symbol:
+    """Dispatch and combine, forward and backward (and again where recomputed), at the load of the fullest rank.
+
+    Node-limited routing sends a token once to each of the few nodes of its experts. DualPipe hides the exchange of one
+    micro-batch behind the work of another.
+    """
+    active = arch_leaf(f"{path}.mlp.active")
+    nodes = minimum(active, arch_leaf(f"{path}.mlp.groups_used")) if kind.mlp.groups > 1 else active
+    held = rows / leaf.tp * active * leaf.expert_load * arch_leaf("hidden") * leaf.bytes_activations
+    exchange = all_to_all(graph, f"dispatch_{label}", EXPERT, held, nodes / active)
     inside = gather(graph, f"expert_gather_{label}", EXPERT_TENSOR, held * leaf.expert_tp)
-    passes = 2 * (2 + leaf.recompute_full)
-    exposed = passes * (exchange + inside) * (1 - leaf.overlap_expert)
-    return graph.let(f"expert_exchange_{label}", "s", f"exposed expert exchange of layer {label}", exposed)
+    shown = 2 * (2 + leaf.recompute_full) * (exchange + inside) * (1 - leaf.overlap_expert)
+    hidden = leaf.dualpipe * (3 + leaf.recompute_full) * work.time
+    return graph.let(
+        f"expert_exchange_{label}", "s", f"exposed expert exchange of layer {label}", maximum(0, shown - hidden),
+        source=DISPATCH,
+    )  # fmt: skip
 
 
 def hand_over(graph: Graph, rows: sp.Expr) -> sp.Symbol:

@@ -84,6 +84,9 @@ host_link = declare(
 
 overlap_tensor = declare("h_t", "1", "share of tensor exchange hidden by compute", origin="engine.overlap_tensor")
 overlap_expert = declare("h_e", "1", "share of expert exchange hidden by compute", origin="engine.overlap_expert")
+overlap_units = declare(
+    "h_u", "1", "share of compute units that an exchange takes which DualPipe hides", origin="engine.overlap_units"
+)  # fmt: skip
 overlap_context = declare(
     "h_c", "1", "share of attention time that hides the key/value ring", origin="engine.overlap_context"
 )
