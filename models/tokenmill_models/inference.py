@@ -13,7 +13,7 @@ import sympy as sp
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind
 from tokenmill_models.collectives import all_reduce, all_to_all, gather, group_leaves, send
-from tokenmill_models.formula import Graph, Source, minimum
+from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.inference_experts import fullest
 from tokenmill_models.operations import LayerWork, Operation, Shape, head, layer
 from tokenmill_models.operations_attention import keys_seen
@@ -31,6 +31,8 @@ GROUPS = (
 ENGINE = Source(
     "definition", ("gaps between kernels scale with the layers; scheduling and sampling are paid once a step",)
 )
+# keeps a division by zero out of the branch that is not taken
+LEAST_MFU = sp.Float("1e-9")
 RESOURCES = ("compute", "memory", "tensor", "expert", "pipeline", "launch")
 
 
@@ -79,13 +81,28 @@ def run_pass(graph: Graph, label: str, arch: Architecture, shape: Shape, logits:
     shares["launch"] = graph.let(
         f"launch_{label}", "s", f"launch and scheduling of {label}", _launch(total), source=ENGINE
     )
+    counted = _model_flops(graph, label, arch, shape, logits)
+    shares = _laid_down(graph, label, shares, counted)
     return Pass(
         time=graph.let(f"T_{label}", "s", f"time of {label}", sp.Add(*shares.values())),
         flops=_sum(graph, f"flop_{label}", "FLOP", f"work a rank executes in {label}", layers, counts, last, "flops"),
-        model_flops=_model_flops(graph, label, arch, shape, logits),
+        model_flops=counted,
         bytes=_sum(graph, f"moved_{label}", "B", f"memory traffic of a rank in {label}", layers, counts, last, "bytes"),
         shares=shares,
-    )  # fmt: skip
+    )
+
+
+def _laid_down(graph: Graph, label: str, shares: dict[str, sp.Symbol], counted: sp.Symbol) -> dict[str, sp.Symbol]:
+    """Define the shares of a pass whose utilisation the file lays down: compute takes the counted work at it, the rest nothing."""
+    flag = graph.let("mfu_laid_down", "1", "1 where the file lays the MFU down", sp.ceiling(leaf.mfu_assumed))
+    asked = counted / (leaf.mfu_peak * maximum(leaf.mfu_assumed, LEAST_MFU))
+    return {
+        name: graph.let(
+            f"{name}_time_{label}", "s", f"time of {label} by {name}",
+            (1 - flag) * predicted + (flag * asked if name == "compute" else 0),
+        )
+        for name, predicted in shares.items()
+    }  # fmt: skip
 
 
 def _layer(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -> LayerWork:

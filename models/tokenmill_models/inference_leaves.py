@@ -67,6 +67,8 @@ expert_load = declare(
 memory_fraction = declare(
     "u", "1", "share of a device's memory that the program takes", origin="assume.memory_fraction", sign="positive"
 )
+mfu_assumed = declare("mfu_assumed", "1", "model FLOPs utilisation laid down; 0: predicted", origin="assume.mfu")
+mfu_peak = declare("F_mfu", "FLOP/s", "peak that MFU is counted against", origin="chip.peak[mfu_peak]", sign="positive")
 held_chips = declare(
     "held_chips", "1", "chips that the file holds for a replica", origin="input.layout.chips", sign="positive"
 )

@@ -13,7 +13,6 @@ from tokenmill_models.energy import define_power
 from tokenmill_models.formula import Graph
 from tokenmill_models.inference import Pass, uses
 from tokenmill_models.inference_memory import Memory
-from tokenmill_models.operations_attention import peak_16bit
 from tokenmill_models.operations_parts import arch_leaf
 from tokenmill_models.roofline import M
 from tokenmill_models.serving_load import Request
@@ -66,13 +65,13 @@ def define_shares(graph: Graph, mean: Average) -> dict[str, sp.Symbol]:
 def define_figures(graph: Graph, mean: Average, tokens_per_second: sp.Expr, memory: Memory) -> dict[str, sp.Symbol]:
     """Define the figures of a pool that do not depend on its role; the mean step is in `mean`.
 
-    mfu counts against the dense 16-bit peak; power is of the devices alone, without host or facility.
+    mfu counts against the dense 16-bit peak, or that of the precision which the file names; power is of the devices alone, without host or facility.
     """
     compute, mbu = uses(graph, mean.time, mean.flops, mean.bytes)
     one, loaded, rest = define_power(graph, compute, mbu, leaf.ranks)
     rate = graph.let("tokens_per_second", "1/s", "tokens a second of a replica", tokens_per_second)
     chips = graph.let("replica_chips", "1", "chips of a replica", leaf.ranks / leaf.ranks_a_chip)
-    mfu = graph.let("mfu", "1", "counted work over dense 16-bit peak", mean.model_flops / (mean.time * peak_16bit))
+    mfu = graph.let("mfu", "1", "counted work over peak", mean.model_flops / (mean.time * leaf.mfu_peak))
     return {
         "mfu": mfu,
         "mbu": mbu,

@@ -47,6 +47,8 @@ INPUTS = (
     Input("engine.context_limit", "number", "longest sequence the engine must hold, tokens", leaf.context_limit, minimum=1),
     Input("engine.kv_memory", "number", "KV bytes a chip, held", leaf.held_kv, dimension="B", default=0.0),
     Input("memory_fraction", "number", "share of a device's memory that the engine takes", leaf.memory_fraction, default=0.9, maximum=1.0),
+    Input("mfu", "number", "model FLOPs utilisation laid down; 0: predicted", leaf.mfu_assumed, default=0.0, maximum=1.0),
+    Input("mfu_peak", "name", "precision whose dense peak MFU is counted against", default="bf16"),
     Input("expert_load", "number", "tokens of the fullest expert rank over the mean", leaf.expert_load, default=1.0, minimum=1.0),
     Input("layout.chips", "number", "chips of a replica", leaf.held_chips, minimum=1),
 )  # fmt: skip

@@ -199,3 +199,11 @@ def test_shares_sum_to_the_step():
         parts = sum(found[symbol.name] for symbol in role.shares.values())
         # a prefill replica works 0.7 of the time: the rest of it is the wait between passes
         assert parts == pytest.approx(found["step_time"] / (0.7 if role.name == "prefill" else 1.0))
+
+
+def test_a_laid_down_utilisation_rules():
+    """At an MFU of 0.08 a step takes its counted work over 0.08 of the peak, whatever else is predicted."""
+    found = evaluate(role_of(SMALL, "decode"), SMALL, assume__mfu=0.08)
+    assert found["mfu"] == pytest.approx(0.08)
+    attention = 2 * 24 * 16 * 256 * (1000 + 201 / 2)
+    assert found["step_time"] == pytest.approx(16 * (2 * SMALL.matmul_parameters_active + attention) / (0.08 * 1e15))
