@@ -1,10 +1,13 @@
 """Memory of a serving rank against what engines printed when they started (public issue trackers), and a model card."""
 
+import math
+
 import pytest
 
 from serving_samples import evaluate
 from tokenmill.imports.architecture import load_architecture
 from tokenmill_models.serving import roles
+from tokenmill_models.serving_split import decode_role
 
 GIB = 2**30
 INT4 = (4 + 20 / 128) / 8  # 16-bit scale and 4-bit zero a group of 128
@@ -49,3 +52,13 @@ def test_kv_tokens_that_the_engine_prints(model, memory, fraction, ranks, chunk,
         precision__weights=width, precision__experts=width, **{k.replace(".", "__"): v for k, v in given.items()},
     )  # fmt: skip
     assert found["kv_tokens"] == pytest.approx(printed, rel=0.08)
+
+
+@pytest.mark.parametrize(
+    "model", ["mamba-2.8b", "jamba-v0.1", "gemma-3n-e4b-it", "deepseek-v4-flash", "gpt2", "falcon-7b"]
+)
+def test_one_rank_of_any_make_holds_the_published_parameters(model):
+    arch = load_architecture(model)
+    found = evaluate(decode_role(arch), arch, chip__capacity=1e12)
+    assert found["memory_weights"] == pytest.approx(2 * arch.parameters.total, rel=1e-9)
+    assert all(math.isfinite(value) for value in found.values())
