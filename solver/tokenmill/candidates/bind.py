@@ -108,6 +108,10 @@ def _part(binder: Binder, values: Mapping[str, Any], path: str, defaults: Mappin
 
 
 def _input(binder: Binder, path: str) -> Leaf:
+    """Return a workload's own key, else what `[assume]` lays down under the same name, else the default."""
+    assumed = None if path in binder.workload.values else getattr(binder.assume, path, None)
+    if isinstance(assumed, float):
+        return Leaf(assumed, "assumed in the problem file", "input")
     if path in binder.held:
         return Leaf(float(binder.held[path]), "problem file", "input")
     return _part(binder, binder.workload.values, path, binder.defaults)
@@ -216,13 +220,6 @@ def _system(binder: Binder, path: str) -> Leaf:
     return ABSENT if value is None else Leaf(float(value), binder.system.source, "datasheet")
 
 
-def _assume(binder: Binder, path: str) -> Leaf:
-    given = getattr(binder.assume, path, None)
-    if given is not None:
-        return Leaf(float(given), "assumed in the problem file", "input")
-    return _part(binder, {}, path, binder.defaults)
-
-
 def _constant(binder: Binder, path: str) -> Leaf:
     return Leaf(float(path), "constant", "input")
 
@@ -235,6 +232,6 @@ _PROVIDERS: dict[str, Callable[[Binder, str], Leaf]] = {
     "engine": _engine,
     "store": _store,
     "system": _system,
-    "assume": _assume,
+    "assume": _input,
     "constant": _constant,
 }
