@@ -101,11 +101,11 @@ def train_role(arch: Architecture) -> Role:
     step = define_step(graph, arch, place, states, full_passes())
     run = define_run(graph, step.time, leaf.tokens)
     figures, ports = _figures(graph, step, memory, run)
-    capacity = Rule("memory", memory.total, M * leaf.memory_fraction, "capacity",
-                    "states, activations and reserve fit the fullest device", "B", "layout.chips")  # fmt: skip
+    capacity = Rule("memory", memory.reserved, M * leaf.memory_fraction, "capacity",
+                    "states and activations fit what the framework may take of the fullest device", "B", "layout.chips")  # fmt: skip
     return Role(
         "train", "run", axes_of(arch), graph, (*rules_of(arch, place), dualpipe_micro_batches(), capacity), place.groups,
-        ports, figures, step.shares,
+        ports, figures, step.shares, prefer=(memory.total,),
     )  # fmt: skip
 
 

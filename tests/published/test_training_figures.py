@@ -4,8 +4,10 @@ import pytest
 
 import tokenmill_models.reliability
 import tokenmill_models.training_forms  # noqa: F401
+from sample_leaves import dense
 from tokenmill_models.compile import constants, exact
 from tokenmill_models.formula import library
+from training_samples import figures
 
 LIFECYCLE = "The AI Lifecycle on Hardware (2026)"
 ECONOMIES = "essay on the two economies of training and inference (2026)"
@@ -83,3 +85,30 @@ def test_activations_of_gpt3_175b_before_and_after() -> None:
     none = value("training.activations_none", t=1.0, a_heads=96.0, **shape) / unit
     assert none == pytest.approx(34 + 80)
     assert value("training.activations_selective", t=1.0, **shape) / unit == 34
+
+
+OLD_STACK = {
+    "input.kernels.flash_attention": 0, "input.kernels.dropout": 1, "input.sequence_length": 2048, "engine.bucket": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden", "heads", "p", "v", "b", "kept", "selective"),
+    [
+        (48, 6144, 64, 1, 1, 4, 59.25, 9.5625),  # the figure leaves the logits out: 0.5 GiB
+        (96, 12288, 96, 8, 3, 1, 66.84375, 12.3515625),
+        (105, 20480, 128, 35, 3, 1, 114.0234375, 23.076171875),
+    ],
+    ids=["22b", "175b", "530b"],
+)
+def test_activations_of_whole_models(
+    layers: int, hidden: int, heads: int, p: int, v: int, b: int, kept: float, selective: float
+) -> None:
+    """Korthikanti et al. 2022, figure 1: GiB of activations of the fullest of eight tensor ranks."""
+    arch = dense(hidden, heads, heads, hidden // heads, 4 * hidden, layers, 51200, gated=False)
+    origins = {**OLD_STACK, "input.global_batch": 8 * p * b}
+    layout = {"t": 8, "p": p, "v": v, "b": b, "q_i": float(v > 1), "z": 0}
+    plain = figures(arch, origins, sp=0.0, **layout)["memory.activations"] / 2**30
+    assert plain == pytest.approx(kept, rel=0.01)
+    shared = figures(arch, origins, sp=1.0, r_s=1.0, **layout)["memory.activations"] / 2**30
+    assert shared == pytest.approx(selective, rel=0.05 if p == 1 else 0.001)
