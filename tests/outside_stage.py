@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tokenmill_models.formula import Graph, maximum
 from tokenmill_models.stage import Axis, Coupling, Demand, Input, Role, Route, Rule, StageModel
-from tokenmill_models.symbols import declare
+from tokenmill_models.symbols import constant, declare
 
 page_bytes = declare("shop_page_bytes", "B", "bytes of a page", origin="request.page_bytes", sign="positive")
 page_work = declare("shop_page_work", "FLOP", "work to set a page", origin="request.page_work", sign="positive")
@@ -20,6 +20,7 @@ patience = declare("shop_patience", "1", "most that the shares of patience may s
 longest = declare("shop_longest", "s", "most time of a page", origin="input.longest", sign="positive")
 idle = declare("shop_idle", "W", "draw of an idle press", origin="chip.idle_power")
 tdp = declare("shop_tdp", "W", "limit of a press", origin="chip.tdp")
+squeeze = constant("shop_squeeze", 1e-3, "1", "share of a page's bytes that is handed over")
 gloss = declare("shop_gloss", "1", "work factor of the paper", origin="axis.paper", sign="positive")
 
 INK = Axis("ink", "press.ink", ("bf16", "fp32"), "number format of the press", default=("bf16",))
@@ -45,7 +46,7 @@ def _line(name: str, seconds: object) -> tuple[Graph, dict[str, object]]:
 def _setter() -> Role:
     graph, ports = _line("setter", page_work * gloss / peak)
     time = ports.pop("time")
-    ports["sheet"] = graph.let("setter_sheet", "B", "bytes handed over a page", page_bytes)
+    ports["sheet"] = graph.let("setter_sheet", "B", "bytes handed over a page", page_bytes * squeeze)
     ports["pages"] = graph.let("setter_pages", "1", "pages of a page", width / width)
     rules = (
         Rule("setter.longest", time, longest, "limit", "a page takes at most", unit="s", cure="longest"),

@@ -70,7 +70,7 @@ def write_constants(constants: list[Fitted], path: Path) -> None:
 
 
 def _tables(folder: Path, catalog: Catalog) -> dict[str, dict[str, list[dict[str, str]]]]:
-    """Return rows by chip id and table: ``gemm:<precision>``, ``prefill``, ``decode``."""
+    """Return rows by chip id and table: ``gemm:<precision>``, ``attention_prefill``, ``attention_decode``."""
     tables: dict[str, dict[str, list[dict[str, str]]]] = {}
     for name, row in _rows(folder):
         chip = CHIP_OF.get(row["chip"], row["chip"].replace("_", "-"))
@@ -80,13 +80,13 @@ def _tables(folder: Path, catalog: Catalog) -> dict[str, dict[str, list[dict[str
 
 
 def _rows(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    for stem, table in (("gemm", ""), ("attention_prefill", "prefill"), ("attention_decode", "decode")):
+    for stem in ("gemm", "attention_prefill", "attention_decode"):
         with (folder / f"{stem}.csv").open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 if stem == "gemm":
                     yield f"gemm:{PEAK_OF[row['gemm_dtype']]}" if row["gemm_dtype"] in PEAK_OF else "", row
                 else:
-                    yield (table if row["attn_dtype"] == row["kv_cache_dtype"] == "bfloat16" else ""), row
+                    yield (stem if row["attn_dtype"] == row["kv_cache_dtype"] == "bfloat16" else ""), row
 
 
 def _fit_chip(chip: Chip, tables: dict[str, list[dict[str, str]]]) -> list[Fitted]:
@@ -102,7 +102,7 @@ def _fit_chip(chip: Chip, tables: dict[str, list[dict[str, str]]]) -> list[Fitte
                 found.append(Fitted(chip.id, "bandwidth_share", "", bandwidth, "1", count, *errors))
                 found.append(Fitted(chip.id, "half_read", "", read, "B", count, *errors))
             found += [Fitted(chip.id, n, precision, v, "1", count, *errors) for n, v in constants.items()]
-    for name, constant, unit in (("decode", "attention_half_read", "B"), ("prefill", "attention_share", "1")):
+    for name, constant, unit in (("attention_decode", "attention_half_read", "B"), ("attention_prefill", "attention_share", "1")):
         if name in tables:
             read, errors, count = _fit_attention(chip, name, tables[name], bandwidth, read)
             found.append(Fitted(chip.id, constant, "", read, unit, count, *errors))
@@ -139,11 +139,11 @@ def _fit_products(
 def _fit_attention(
     chip: Chip, kind: str, rows: list[dict[str, str]], bandwidth: float, read: float
 ) -> tuple[float, tuple[float, float], int]:
-    length = "isl" if kind == "prefill" else "context"
+    length = "isl" if kind == "attention_prefill" else "context"
     names = ("batch_size", length, "num_heads", "num_key_value_heads", "head_dim", "window_size", "latency_ms")
     b, s, heads, kv_heads, width, window, latency = _numbers(rows, *names)
     w = np.where(window > 0, np.minimum(window, s), s)
-    if kind == "prefill":
+    if kind == "attention_prefill":
         seen = np.minimum(s / 2, w * (1 - (w - 1) / (2 * s)))
         flops, moved = 4 * b * s * heads * width * seen, 4 * b * s * width * (kv_heads + heads)
     else:
@@ -155,7 +155,7 @@ def _fit_attention(
     def decode(p: Array) -> Array:
         return np.asarray((moved + p[0]) / (chip.bandwidth * bandwidth))
 
-    model, start, kinds = (prefill, [0.4], ["share"]) if kind == "prefill" else (decode, [3e7], ["read"])
+    model, start, kinds = (prefill, [0.4], ["share"]) if kind == "attention_prefill" else (decode, [3e7], ["read"])
     values, errors = _fit(model, latency / 1e3, start, kinds)
     return float(values[0]), errors, len(rows)
 

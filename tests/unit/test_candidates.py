@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from outside_stage import SHOP, SURVEY
 from tokenmill.candidates.prune import pareto, thin
 from tokenmill.candidates.search import Ask, search
