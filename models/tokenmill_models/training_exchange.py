@@ -67,8 +67,8 @@ def places(graph: Graph, moe: bool) -> Places:
         Group("context", leaf.cp, leaf.tp),
         Group("pipeline", leaf.pp, block * (1 + leaf.pipeline_outermost * (blocks - 1))),
         Group("near", near, leaf.tp),
-        Group("far", far, inner),
-        Group("replicas", replicas, inner * far),
+        Group("far", maximum(1, far), inner),
+        Group("replicas", maximum(1, replicas), inner * maximum(1, far)),
     ]
     if moe:
         width = leaf.expert_tp * leaf.ep
