@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import sympy as sp
 
@@ -29,6 +30,23 @@ def divisors(leaves: Mapping[str, float]) -> list[float]:
     batch = int(leaves["B_global"])
     small = [k for k in range(1, int(batch**0.5) + 1) if batch % k == 0]
     return [float(k) for k in sorted({*small, *(batch // k for k in small)})]
+
+
+LEAST_CONTEXT_SHARD = 2048
+"""Tokens of a sequence that a context rank keeps at least on the free grid: below it exchange hides no longer."""
+MOST_MICRO_BATCH = 65536
+"""Tokens of a micro-batch at most on the free grid: products are saturated long before."""
+
+
+def context_degrees(leaves: Mapping[str, float]) -> list[float]:
+    """Context degrees of the free grid: powers of two that leave a rank LEAST_CONTEXT_SHARD tokens."""
+    most = max(1.0, leaves["s"] / LEAST_CONTEXT_SHARD)
+    return [degree for degree in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0) if degree <= most]
+
+
+def micro_batches(leaves: Mapping[str, float]) -> list[float]:
+    """Micro-batches of the free grid: powers of two of at most MOST_MICRO_BATCH tokens."""
+    return [float(b) for b in (1, 2, 4, 8, 16, 32) if b == 1 or b * leaves["s"] <= MOST_MICRO_BATCH]
 
 
 def _words(
@@ -81,10 +99,11 @@ _DEGREES = (
     Axis("tp", "layout.tp", (1, 2, 4, 8, 16, 32, 64), "tensor parallel degree", leaf.tp),
     Axis("pp", "layout.pp", (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64), "pipeline parallel degree", leaf.pp),
     Axis("virtual", "layout.virtual", (1, 2, 3, 4, 5, 6, 8, 10), "virtual stages a pipeline rank", leaf.virtual),
-    Axis("cp", "layout.cp", (1, 2, 4, 8, 16), "context parallel degree", leaf.cp),
+    Axis("cp", "layout.cp", (1, 2, 4, 8, 16), "context parallel degree", leaf.cp, grid=context_degrees),
     Axis("ep", "layout.ep", (1, 2, 4, 8, 16, 32, 64), "expert parallel degree", leaf.ep),
     Axis("expert_tp", "layout.expert_tp", (1, 2, 4, 8), "tensor parallel degree of routed experts", leaf.expert_tp),
-    Axis("micro_batch", "layout.micro_batch", (1, 2, 4, 8, 16), "sequences of a micro-batch", leaf.micro_batch),
+    Axis("micro_batch", "layout.micro_batch", (1, 2, 4, 8, 16), "sequences of a micro-batch", leaf.micro_batch,
+         grid=micro_batches),
     Axis("zero", "layout.zero", (0, 1, 2, 3), "ZeRO stage", leaf.zero, default=(1, 2, 3)),
     Axis("shard", "layout.shard", (0, 8, 16, 32, 64), "ranks that share one copy of the states; 0: all data ranks", leaf.shard,
          default=(0,)),
@@ -94,14 +113,24 @@ _DEGREES = (
 AXES = (*_PRECISION_AXES, *_WORD_AXES, *_DEGREES)
 
 
+LONE: Mapping[str, tuple[object, ...]] = {"ep": (1,), "expert_tp": (1,)}
+"""Expert degrees of a model without experts."""
+SPARSE: Mapping[str, tuple[object, ...]] = {
+    # the free grid of a mixture of experts has two more degrees, and is coarser in the others
+    "tp": (1, 2, 4, 8),
+    "pp": (1, 2, 4, 8, 12, 16, 32),
+    "virtual": (1, 2, 4),
+    "expert_tp": (1,),
+    "zero": (1, 3),
+    "recompute": ("none", "full"),
+}
+
+
 def axes_of(arch: Architecture) -> tuple[Axis, ...]:
-    """Return the axes of an architecture: expert degrees are 1 without experts."""
-    if any(kind.mlp.expert for kind in arch.layers):
-        return AXES
-    lone = {"ep", "expert_tp"}
-    return tuple(
-        Axis(a.name, a.key, (1,), a.doc, a.symbol) if a.name in lone else a for a in AXES
-    )  # fmt: skip
+    """Return the axes of an architecture, each with the grid that is searched where the file leaves it free."""
+    sparse = any(kind.mlp.expert for kind in arch.layers)
+    free = SPARSE if sparse else LONE
+    return tuple(replace(axis, default=free[axis.name]) if axis.name in free else axis for axis in AXES)
 
 
 def rules_of(arch: Architecture, place: Places) -> tuple[Rule, ...]:
