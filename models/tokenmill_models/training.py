@@ -146,7 +146,7 @@ def _parts(
 
     speed = graph.let(
         "product_speed", "1", "speed of products in training over that of single forward kernels",
-        minimum(1, leaf.product_share * maximum(1, F / peak_16bit)) * (1 - leaf.dualpipe * leaf.overlap_units),
+        minimum(1, leaf.product_share * maximum(1, F / peak_16bit)) * (1 - leaf.dualpipe * (1 - leaf.units_left)),
         source=SUSTAINED, assumes=("single kernels below 16 bits were timed with the conversion of their input",),
     )  # fmt: skip
     products = graph.let(f"products_{label}", "s", f"forward products of {label} at the speed of training",

@@ -174,7 +174,7 @@ def data_exchange(
         "data_exposed",
         "s",
         "exposed data-parallel exchange of a step",
-        maximum(leaf.exposed_data * whole, whole - hidden),
+        maximum((1 - leaf.hidden_data) * whole, whole - hidden),
     )
     return whole, exposed
 

@@ -84,8 +84,9 @@ host_link = declare(
 
 overlap_tensor = declare("h_t", "1", "share of tensor exchange hidden by compute", origin="engine.overlap_tensor")
 overlap_expert = declare("h_e", "1", "share of expert exchange hidden by compute", origin="engine.overlap_expert")
-overlap_units = declare(
-    "h_u", "1", "share of compute units that an exchange takes which DualPipe hides", origin="engine.overlap_units"
+units_left = declare(
+    "h_u", "1", "share of compute units that the exchange hidden by DualPipe leaves", origin="engine.units_left",
+    sign="positive",
 )  # fmt: skip
 overlap_context = declare(
     "h_c", "1", "share of attention time that hides the key/value ring", origin="engine.overlap_context"
@@ -94,9 +95,9 @@ overlap_pipeline = declare("h_p", "1", "share of stage hand-over hidden by compu
 overlap_data = declare(
     "h_d", "1", "share of compute time that hides data-parallel exchange", origin="engine.overlap_data"
 )
-exposed_data = declare(
-    "h_x", "1", "share of data-parallel exchange that shows even where compute could hide all of it", origin="engine.exposed_data"
-)  # fmt: skip
+hidden_data = declare(
+    "h_x", "1", "most of the data-parallel exchange that compute can hide", origin="engine.hidden_data", sign="positive"
+)
 overlap_offload = declare(
     "h_o", "1", "share of compute time that hides traffic to the host", origin="engine.overlap_offload"
 )
