@@ -287,7 +287,7 @@ def _shares(
         shares[resource] = graph.let(
             f"share_{resource}", "s", f"{resource} part of a step, mean over ranks", sp.Add(*terms) * per_rank
         )
-    rest = pipeline - sp.Add(*shares.values())
+    rest = maximum(0, pipeline - sp.Add(*shares.values()))
     shares["pipeline"] = graph.let("share_pipeline", "s", "idle time, uneven stages and hand-over of a step", rest)
     return shares
 
