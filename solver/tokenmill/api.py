@@ -191,5 +191,6 @@ def evaluate_solution(found: Found, solution: Any) -> list[Any]:
         done[key] = unfold(column, point, searched.contexts, searched.columns.classes)
     for run in solution.runs:
         column, searched = columns[run.column]
-        done[run.column] = unfold(column, {}, searched.contexts, searched.columns.classes)
+        for used in (column, *column.parts):
+            done[used.key] = unfold(used, {}, searched.contexts, searched.columns.classes)
     return list(done.values())

@@ -141,15 +141,16 @@ def derive(
     json: Json = False,
 ) -> int:
     """Print a formula: as text, LaTeX, Python or JSON; solved for a symbol; with numbers plugged in."""
-    from tokenmill import derive as derivations
+    from tokenmill.derive import derive as derivation
+    from tokenmill.derive import listing
 
     data = _prepare(catalog, plugin)
     style = "json" if json else style
     if style not in ("text", "latex", "python", "json"):
         raise ProblemError([Mistake("--as", repr(style), "text, latex, python, json")])
-    if target is None and not given and (rows := derivations.listing(name)):
+    if target is None and not given and (rows := listing(name)):
         return _list_formulas(rows, style)
-    found = derivations.derive(name)
+    found = derivation(name)
     if target is not None:
         found = found.solve_for(target)
     if given:

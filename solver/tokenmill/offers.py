@@ -76,10 +76,17 @@ class Offer:
 class CatalogLike(Protocol):
     """What is asked of the catalogue."""
 
-    def find_systems(self, maturity: str = ...) -> Any: ...
-    def system(self, name: str) -> Any: ...
-    def chip(self, name: str) -> Any: ...
-    def price(self, system: str, market: str, **narrow: Any) -> Any: ...
+    def find_systems(self, maturity: str = ...) -> Any: ...  # noqa: D102
+    def system(self, id: str) -> Any: ...  # noqa: D102
+    def chip(self, id: str) -> Any: ...  # noqa: D102
+    def price(  # noqa: D102
+        self,
+        system_id: str,
+        market: str,
+        provider: str | None = ...,
+        region: str | None = ...,
+        price_date: str | None = ...,
+    ) -> Any: ...
 
 
 def offers(problem: Problem, catalog: CatalogLike) -> tuple[list[Offer], list[Mistake]]:
