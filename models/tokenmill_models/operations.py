@@ -90,7 +90,7 @@ def _mixer(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -
         if mixer.scan_flops or mixer.kind == "linear":
             operations.append(scan(graph, f"{label}_scan{suffix}", mixer, at, load))
         if mixer.indexer:
-            operations.append(indexer_scores(graph, f"{label}_indexer{suffix}", mixer, at, load))
+            operations.append(indexer_scores(graph, f"{label}_indexer{suffix}", at, load))
     return operations
 
 

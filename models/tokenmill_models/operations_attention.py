@@ -100,7 +100,7 @@ def scan(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> Operat
     return Operation(label, "attention", flops, traffic, ZERO, time.compute, time.time)
 
 
-def indexer_scores(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> Operation:
+def indexer_scores(graph: Graph, label: str, at: str, load: Shape) -> Operation:
     """Define the scoring of every past key by a sparse-attention indexer, whole on every tensor rank."""
     field = f"{at}.indexer"
     seen = load.keys / arch_leaf(f"{at}.compression")

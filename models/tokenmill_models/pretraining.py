@@ -98,7 +98,7 @@ def train_role(arch: Architecture) -> Role:
     rows = rows_of_rank(graph)
     states, stages, layer_bytes = define_states(graph, arch, rows, m, inner, outer, place.shared, expert_shared)
     memory = define_memory(graph, states, stages, layer_bytes, inner, place.shared, expert_shared)
-    step = define_step(graph, arch, place, states, full_passes())
+    step = define_step(graph, arch, states, full_passes())
     run = define_run(graph, step.time, leaf.tokens)
     figures, ports = _figures(graph, step, memory, run)
     capacity = Rule("memory", memory.reserved, M * leaf.memory_fraction, "capacity",

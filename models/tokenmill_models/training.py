@@ -5,7 +5,7 @@ Pretraining, fine-tuning, and the trainer of reinforcement learning compose this
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import sympy as sp
 
@@ -17,7 +17,7 @@ from tokenmill_models.operations import LayerWork, Shape, head, layer
 from tokenmill_models.operations_attention import keys_seen, peak_16bit
 from tokenmill_models.operations_parts import ONE, ZERO, arch_leaf
 from tokenmill_models.roofline import FLOP_PER_MAC, F, W, eta_W
-from tokenmill_models.training_exchange import PIPES, LayerExchange, Places, data_exchange, hand_over, layer_exchange
+from tokenmill_models.training_exchange import PIPES, LayerExchange, data_exchange, hand_over, layer_exchange
 from tokenmill_models.training_memory import StateElements
 
 BACKWARD = Source(
@@ -89,15 +89,15 @@ class Parts:
     bytes: sp.Expr
 
 
-def define_step(graph: Graph, arch: Architecture, place: Places, states: StateElements, passes: Passes) -> Step:
-    """Define the time of a step on the layout of `place` with the parameters `states` a rank."""
+def define_step(graph: Graph, arch: Architecture, states: StateElements, passes: Passes) -> Step:
+    """Define the time of a step with the parameters `states` on a rank (`places` has defined who talks to whom)."""
     rows = rows_of_rank(graph)
     shape = shape_of(rows)
     each = [_layer_parts(graph, i, kind, shape, passes) for i, kind in enumerate(arch.layers)]
     last = _head_parts(graph, arch, shape, passes)
     m = graph.let("m", "1", "micro-batches of a step", leaf.micro_batches)
-    stage, total, exchange = _stages(graph, arch, each, last, rows)
-    pipeline = _pipeline(graph, arch, each, stage, total, exchange, m)
+    stage, total = _stages(graph, arch, each, last, rows)
+    pipeline = _pipeline(graph, each, stage, total, m)
     counts = [arch_leaf(f"layers.{i}.count") for i in range(len(each))]
     data, optimizer, host = _states_part(graph, arch, states, stage, m)
     predicted = pipeline + data + optimizer + host
@@ -130,7 +130,7 @@ def _layer_parts(graph: Graph, index: int, kind: LayerKind, shape: Shape, passes
 
 
 def _head_parts(graph: Graph, arch: Architecture, shape: Shape, passes: Passes) -> Parts:
-    work = head(graph, "train_head", arch, replace(shape, tokens=shape.tokens))
+    work = head(graph, "train_head", arch, shape)
     # the head is never recomputed
     kept = Passes(passes.matmul - leaf.recompute_full, passes.attention, passes.vector - leaf.recompute_full)
     return _parts(graph, "train_head", work, kept, LayerExchange(ZERO, ZERO, ZERO), ZERO)
@@ -177,8 +177,8 @@ def _parts(
 
 def _stages(
     graph: Graph, arch: Architecture, each: list[Parts], last: Parts, rows: sp.Expr
-) -> tuple[sp.Symbol, sp.Symbol, sp.Symbol]:
-    """Define the time of the slowest stage, of all stages, and the hand-over, for one micro-batch [s].
+) -> tuple[sp.Symbol, sp.Symbol]:
+    """Define the time of the slowest stage and of all stages for one micro-batch [s], with the hand-over.
 
     Inner stages hold the most layers; first and last share what is left, and the last computes the head.
     """
@@ -195,7 +195,7 @@ def _stages(
     counts = [arch_leaf(f"layers.{i}.count") for i in range(len(each))]
     everything = sp.Add(*(count * one.whole for count, one in zip(counts, each, strict=True)), last.whole)
     total = graph.let("stages_time", "s", "time of all stages for a micro-batch", everything + leaf.pp * exchange)
-    return slowest, total, exchange
+    return slowest, total
 
 
 def stage_layers(graph: Graph) -> tuple[sp.Symbol, sp.Symbol]:
@@ -211,15 +211,7 @@ def stage_layers(graph: Graph) -> tuple[sp.Symbol, sp.Symbol]:
     return inner, outer
 
 
-def _pipeline(
-    graph: Graph,
-    arch: Architecture,
-    each: list[Parts],
-    stage: sp.Symbol,
-    total: sp.Symbol,
-    exchange: sp.Symbol,
-    m: sp.Expr,
-) -> sp.Symbol:
+def _pipeline(graph: Graph, each: list[Parts], stage: sp.Symbol, total: sp.Symbol, m: sp.Expr) -> sp.Symbol:
     """Define the pipeline part of a step: the slowest stage works on every micro-batch; filling and draining are the bubble."""
     inner, _ = stage_layers(graph)
     counts = [arch_leaf(f"layers.{i}.count") for i in range(len(each))]
