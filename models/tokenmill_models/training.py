@@ -295,6 +295,9 @@ def _model_flops(graph: Graph, arch: Architecture) -> sp.Symbol:
             terms.append(FLOP_PER_MAC * count * width * keys_seen(mixer, at, shape))
         if mixer.scan_flops:
             terms.append(count * arch_leaf(f"{at}.scan_flops", "FLOP"))
+        if mixer.indexer:
+            width = arch_leaf(f"{at}.indexer.heads") * arch_leaf(f"{at}.indexer.head_dim")
+            terms.append(FLOP_PER_MAC * count * width * shape.keys / arch_leaf(f"{at}.compression"))
     a_token = graph.let("token_flops", "FLOP", "counted forward work a token", sp.Add(*terms))
     return graph.let(
         "step_forward_flops", "FLOP", "counted forward work of a step", a_token * leaf.global_batch * leaf.sequence
