@@ -51,7 +51,11 @@ _work = 3 * FLOP_PER_MAC * N * leaf.tokens
 
 
 def _form(name: str, title: str, symbol: tuple[str, str], expr: sp.Expr, source: Source, *assumes: str, rounding: str | None = None) -> Formula:  # fmt: skip
-    return register(Formula(name, title, declare(symbol[0], symbol[1], title.lower()), expr, source, rounding, assumes))
+    return register(
+        Formula(
+            name, title, declare(symbol[0], symbol[1], title[0].lower() + title[1:]), expr, source, rounding, assumes
+        )
+    )
 
 
 FLOPS = _form("training.flops", "Work of training by 6ND", ("training_flops", "FLOP"), _work, KAPLAN,
