@@ -1,4 +1,8 @@
-"""Published figures of training, through the formulas that derive offers."""
+"""Published figures of training, through the formulas that derive offers.
+
+lc: The AI Lifecycle on Hardware (2026). ec, nw: essay on the two economies of training and inference (2026). tp: From Raw FLOPs to
+Milliseconds (2026).
+"""
 
 import pytest
 
@@ -9,8 +13,6 @@ from tokenmill_models.compile import constants, exact
 from tokenmill_models.formula import library
 from training_samples import figures
 
-LIFECYCLE = "The AI Lifecycle on Hardware (2026)"
-ECONOMIES = "essay on the two economies of training and inference (2026)"
 H100 = 989e12  # FLOP/s, dense bf16
 
 
@@ -23,7 +25,7 @@ def value(name: str, **given: float) -> float:
 
 
 def test_lc_01_training_flops_of_a_70b_model() -> None:
-    """6ND at 70e9 parameters, 15e12 tokens: 6.3e24 FLOP (LIFECYCLE)."""
+    """6ND at 70e9 parameters, 15e12 tokens: 6.3e24 FLOP."""
     assert value("training.flops", N_train=70e9, D=15e12) == pytest.approx(6.3e24, rel=1e-6)
 
 
