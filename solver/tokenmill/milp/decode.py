@@ -186,7 +186,7 @@ def flows(read: Reader) -> tuple[Flow, ...]:
     grouped: dict[tuple[int, str, str, int, int], list[tuple[str, float]]] = {}
     for (j, source, target, name, h, l), index in read.sent.over.items():
         if read.at(index) > LEAST:
-            grouped.setdefault((j, source, target, h, l), []).append((name, read.at(index) * 1e9))
+            grouped.setdefault((j, source, target, h, l), []).append((name, read.at(index) * read.sent.unit))
     for (j, source, target, h, l), over in sorted(grouped.items()):
         join = read.sent.joins[j]
         shares = []

@@ -11,8 +11,6 @@ from tokenmill.milp.quantities import Build, chips_in_hand_of
 from tokenmill.milp.rows import Linear, Requirement
 from tokenmill.milp.sets import ArcLike, Sets
 
-GIGA = 1e9
-
 
 @dataclass(frozen=True)
 class Group:
@@ -38,9 +36,13 @@ class Join:
 
 @dataclass
 class Sent:
-    """What the programme decides on flows: f by (join, source, target, class, moment), e by (join, nodes, arc, moment)."""
+    """What the programme decides on flows: f by (join, source, target, class, moment), e by (join, nodes, arc, moment).
+
+    `unit`: B/s that e counts in: the most that any pool may send, so that rows are near one.
+    """
 
     joins: list[Join] = field(default_factory=list)
+    unit: float = 1.0
     shares: dict[tuple[int, int, int, int, int, int], int] = field(default_factory=dict)
     over: dict[tuple[int, str, str, str, int, int], int] = field(default_factory=dict)
 
@@ -140,7 +142,7 @@ def flow_rows(build: Build) -> Sent:
     | symbol | meaning | unit |
     |---|---|---|
     | f | share of a class's demand from source group a to target group b (variable) | 1 |
-    | e | bytes of pair (S, T) of nodes over an arc (variable) | GB/s |
+    | e | bytes of pair (S, T) of nodes over an arc (variable) | B/s (scaled) |
     | C, c, Y | room of the arc, more of it a chip in hand, chips in hand | B/s, B/s, chips |
 
     Conserved at every node: all that S sends T leaves S and passes every node between. Rows ``sent``, ``taken`` by
@@ -148,6 +150,7 @@ def flow_rows(build: Build) -> Sent:
     Dual of an arc: saved by a byte a second more.
     """
     sets, sent = build.sets, Sent(joins(build.sets))
+    sent.unit = max((_most_sent(sets, join) for join in sent.joins), default=0.0) or 1.0
     for j, join in enumerate(sent.joins):
         rates = sets.demand[sets.workloads[join.workload].workload]
         for h, l in sets.moments:
@@ -156,6 +159,12 @@ def flow_rows(build: Build) -> Sent:
                 _node_rows(build, sent, j, h, l)
     _arc_rows(build, sent)
     return sent
+
+
+def _most_sent(sets: Sets, join: Join) -> float:
+    """Return the largest B/s of a join: all of the largest demand, at the most bytes a unit."""
+    demand = float(sets.demand[sets.workloads[join.workload].workload].max(initial=0.0))
+    return demand * max((size for group in join.sources for size in group.end.per_unit), default=0.0)
 
 
 def _share_rows(build: Build, sent: Sent, j: int, h: int, l: int) -> None:
@@ -201,7 +210,7 @@ def _node_rows(build: Build, sent: Sent, j: int, h: int, l: int) -> None:
         for arc in arcs:
             sent.over[j, source, target, arc.name, h, l] = programme.variable("over", j, source, target, arc.name, h, l)
         over = {arc.name: sent.over[j, source, target, arc.name, h, l] for arc in arcs}
-        left = _sum(over[a.name] for a in arcs if a.source == source).plus(amount, -1.0 / GIGA)
+        left = _sum(over[a.name] for a in arcs if a.source == source).plus(amount, -1.0 / sent.unit)
         programme.row("leaves", j, source, target, h, l, left=left, sense="=")
         between = {a.source for a in arcs} | {a.target for a in arcs}
         for node in sorted(between - {source, target}):
@@ -218,13 +227,13 @@ def _arc_rows(build: Build, sent: Sent) -> None:
     for arc in build.sets.arcs:
         asked = Requirement(
             f"network.{arc.name}", f"bandwidth of {arc.name}", "B/s", "a faster link, or pools nearer to each other",
-            relax=1.0 / GIGA, step=0.1 * arc.capacity or None,
+            relax=1.0 / sent.unit, step=0.1 * arc.capacity or None,
         )  # fmt: skip
         for h, l in build.sets.moments:
             left = _sum(index for key, index in sent.over.items() if key[3:] == (arc.name, h, l))
             if left.terms:
                 if arc.per_chip > 0.0:
-                    left.plus(chips_in_hand_of(build, arc.site, arc.system, h, l), -arc.per_chip / GIGA)
+                    left.plus(chips_in_hand_of(build, arc.site, arc.system, h, l), -arc.per_chip / sent.unit)
                 build.programme.row(
-                    "arc", arc.name, h, l, left=left, sense="<=", right=arc.capacity / GIGA, requirement=asked
+                    "arc", arc.name, h, l, left=left, sense="<=", right=arc.capacity / sent.unit, requirement=asked
                 )
