@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from tokenmill.candidates.bind import ABSENT, Leaf
 from tokenmill.candidates.columns import Column
 from tokenmill.candidates.evaluate import group_values
 from tokenmill.candidates.program import Program
 from tokenmill.candidates.search import Context
+from tokenmill.errors import CatalogError
 from tokenmill.trace import ClassFigures, Evaluated, Node, trace_of
 from tokenmill_models.compile import walk
 
@@ -36,13 +38,32 @@ def unfold(
 def leaf_values(context: Context, column: Column, operating: Mapping[str, Any], index: int) -> dict[str, Any]:
     """Return the values of all leaves but those of parts, by symbol name, for request class `index`."""
     layout = dict(column.layout) | dict(operating)
-    values: dict[str, Any] = {n: leaf.value for n, leaf in context.leaves.items() if leaf.value is not None}
-    values |= {n: leaves[index].value for n, leaves in context.classes.items() if leaves[index].value is not None}
+    leaves, classes = _leaves(context)
+    values: dict[str, Any] = {n: leaf.value for n, leaf in leaves.items() if leaf.value is not None}
+    values |= {n: of_class[index].value for n, of_class in classes.items() if of_class[index].value is not None}
     for axis in context.program.role.axes:
         if axis.symbol is not None and axis.codes is None:
             values[axis.symbol.name] = layout[axis.key]
     values |= group_values(context.program, sorted(context.program.sizes), values, context.setting)
     return values
+
+
+def _leaves(context: Context) -> tuple[dict[str, Leaf], dict[str, tuple[Leaf, ...]]]:
+    """Return all leaves of a role's figures: those the search read, and those that only figures need."""
+    role = context.program.role
+    needs = context.program.needs([*role.ports.values(), *role.figures.values(), *role.shares.values()])
+    leaves, classes = dict(context.leaves), dict(context.classes)
+    for quantity in needs.scalars:
+        name = quantity.symbol.name
+        if name not in leaves and not (quantity.origin or "").startswith("axis."):
+            try:
+                leaves[name] = context.binder.leaf(quantity)
+            except CatalogError:  # the figure does not apply to this chip: it is left out of the plan
+                leaves[name] = ABSENT
+    for quantity in needs.classes:
+        if quantity.symbol.name not in classes:
+            classes[quantity.symbol.name] = tuple(context.binder.classes(quantity))
+    return leaves, classes
 
 
 def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str, Context], index: int) -> ClassFigures:
@@ -66,7 +87,8 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
     }
     wanted = {name: symbol for name, symbol in wanted.items() if _given(context.program, symbol, values)}
     walked = walk(context.program.graph, wanted.values(), values)
-    leaves = dict(context.leaves) | {name: found[index] for name, found in context.classes.items()}
+    scalars, of_classes = _leaves(context)
+    leaves = scalars | {name: found[index] for name, found in of_classes.items()}
     nodes = trace_of(context.program.graph, wanted, walked, leaves)
     for node in nodes.values():
         node["inputs"] = [_linked(item, renamed) for item in node["inputs"]]
@@ -74,7 +96,7 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
     return ClassFigures(
         figures={name: float(walked[symbol.name]) for name, symbol in role.figures.items() if name in wanted},
         shares={name: float(walked[symbol.name]) for name, symbol in role.shares.items() if f"share.{name}" in wanted},
-        evidence={name: _evidence(context, symbol) for name, symbol in role.figures.items() if name in wanted},
+        evidence={name: _evidence(context, symbol, scalars) for name, symbol in role.figures.items() if name in wanted},
         trace=nodes | nested,
     )
 
@@ -93,9 +115,9 @@ def _linked(item: Any, renamed: Mapping[str, str]) -> Any:
     return renamed.get(item["symbol"], item) if isinstance(item, dict) else item
 
 
-def _evidence(context: Context, symbol: Any) -> str:
+def _evidence(context: Context, symbol: Any, leaves: Mapping[str, Leaf]) -> str:
     needs = context.program.needs([symbol])
-    words = [context.leaves[q.symbol.name].evidence for q in needs.scalars if q.symbol.name in context.leaves]
+    words = [leaves[q.symbol.name].evidence for q in needs.scalars if q.symbol.name in leaves]
     known = [STRENGTH.index(word) for word in words if word in STRENGTH]
     return STRENGTH[min(known)] if known else "datasheet"
 
