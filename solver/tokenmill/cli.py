@@ -11,7 +11,7 @@ import typer
 
 from tokenmill import cli_output as out
 from tokenmill.cli_catalog import catalog_app, import_app
-from tokenmill.cli_questions import fits, size
+from tokenmill.cli_questions import fits, simulate, size
 from tokenmill.errors import Mistake, ProblemError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.add_typer(catalog_app, name="catalog")
 app.add_typer(import_app, name="import")
 app.command()(fits)
 app.command()(size)
+app.command()(simulate)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 CatalogDir = Annotated[
@@ -52,6 +53,9 @@ def solve(
     plugin: Plugin = None,
     time_limit: Annotated[str | None, typer.Option(help='Longest time to solve: "60 s".')] = None,
     gap: Annotated[float | None, typer.Option(min=0.0, help="Relative gap at which to stop.")] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify-by-simulation", help="Simulate the demand; add replicas until the limits hold.")
+    ] = False,
 ) -> int:
     """Find the plan for a problem file and print it."""
     from tokenmill import api
@@ -60,7 +64,15 @@ def solve(
     out.check_target(json)
     data = _prepare(catalog, plugin)
     problem = _problem(file, sets)
-    plan = api.solve(problem, time_limit=_seconds(time_limit), gap=gap, catalog=data)
+    limit = _seconds(time_limit)
+
+    def solved(asked: Any) -> Any:
+        return api.solve(asked, time_limit=limit, gap=gap, catalog=data)
+
+    from tokenmill.simulate_verify import verify as verified_plan
+
+    verified = verified_plan(problem, solved) if verify else None
+    plan = verified.plan if verified is not None else solved(problem)
     if json is not None:
         text = dump(plan.to_dict())
         if json == "-":
@@ -70,6 +82,8 @@ def solve(
     from tokenmill.report.text import print_plan
 
     print_plan(plan)
+    if verified is not None:
+        typer.echo(verified.text(), nl=False)
     return out.exit_code(plan.status)
 
 

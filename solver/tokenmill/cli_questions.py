@@ -101,6 +101,42 @@ def size(
     return _answer(text, write or Path(f"size-{_file_name(model)}.toml"), json)
 
 
+def simulate(
+    plan: Annotated[Path, typer.Argument(help="A plan written by solve --json.")],
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Requests to replay (absent: drawn from the plan's demand).")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Requests a second in place of the trace's own.")] = None,
+    router: Annotated[str, typer.Option(help="least-loaded, round-robin or one-queue.")] = "least-loaded",
+    prefix: Annotated[bool, typer.Option("--prefix", help="Replay the prefix blocks of the trace.")] = False,
+    slots: Annotated[int | None, typer.Option(min=1, help="Most running sequences of a replica.")] = None,
+    concurrency: Annotated[
+        int, typer.Option(min=0, help="Requests kept in flight in place of the trace's times.")
+    ] = 0,
+    workload: Annotated[str | None, typer.Option(help="The workload, where the plan has several.")] = None,
+    requests: Annotated[int, typer.Option(min=1, help="Requests to draw where there is no trace.")] = 20000,
+    json: Json = False,
+) -> int:
+    """Replay requests against a plan: latency percentiles, limits, queue, KV use and cost."""
+    from tokenmill import simulate as simulation
+    from tokenmill.imports.traces import read_trace
+    from tokenmill.plan import load_plan
+    from tokenmill.simulate_load import generated
+
+    loaded = load_plan(plan)
+    options = simulation.Options(rate, router, prefix, slots, 0.0, concurrency, workload)
+    name = simulation.workload_named(loaded, workload)
+    load = read_trace(trace) if trace is not None else generated(loaded, name, requests, rate=rate)
+    report = simulation.simulate(loaded, load, options=options)
+    if json:
+        out.write_json(report.to_dict())
+    else:
+        from tokenmill.simulate_text import text
+
+        typer.echo(text(report), nl=False)
+    return 0
+
+
 def _answer(text: str, path: Path, json: bool) -> int:
     from tokenmill import api
     from tokenmill.plan_json import write_text
