@@ -13,7 +13,7 @@ import numpy as np
 
 from tokenmill.candidates.columns import Column, CouplingEnd, CouplingUse, OperatingPoint, WorkloadColumns
 from tokenmill.offers import Offer
-from tokenmill.problem import Hardware, Horizon, Limits, Objective, Ownership, Problem, Site, Supply, Workload
+from tokenmill.problem import Hardware, Horizon, Objective, Ownership, Problem, Site, Supply, Workload
 
 YEAR = 365 * 86400.0
 DAY = 86400.0

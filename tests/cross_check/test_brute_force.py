@@ -9,6 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
+
 from cross_check.brute_force import FEATURES, LIMITS, YEAR, Case, best_cost, plans, random_case, tighten, without
 from tokenmill.milp.cbc import cbc, solve_cbc
 from tokenmill.milp.formulation import formulate, solve_programme
@@ -77,13 +78,13 @@ def limited(case: Case, number: int) -> Case:
         if max(used["a"], used["b"]) < 2 if limit == "supply" else used[limit] < 1.01 * least:
             continue  # every plan uses as much, or the limit would forbid a system: it would decide nothing
         tight = tighten(case, limit, used, least, rng.choice([0.0, 0.2, 0.5]))
-        if number % 3 == 0 and any(decides(case, each) and not decides(tight, each) for each in ("split", "links", "classes")):
+        if number % 4 == 0 and any(decides(case, each) and not decides(tight, each) for each in ("split", "links", "classes")):
             continue  # the limit would settle what is to be decided
         if optimum(tight) < inf:
             case, used = tight, use_of(tight)
         elif number % 5 == 0:
             return tight
-        if sum(without(case, each) is not None for each in LIMITS) == 2 + number % 2:
+        if sum(without(case, each) is not None for each in LIMITS) == 3:
             break
     return case
 

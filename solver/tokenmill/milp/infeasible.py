@@ -151,36 +151,44 @@ def _solve(arrays: Arrays, wish: Wish, clock: Clock) -> Outcome:
 def bindings(formulate: Callable[[], Formulation], best: Best, wish: Wish, clock: Clock) -> tuple[Binding, ...]:
     """Return limits without room for one step more, and what that step saves, re-solved while time is left.
 
-    A step is one more of what the limit counts (a system, its power), or a tenth of it where it is money or time.
+    A step is one more of what the limit counts (a system, its power), a tenth of it where it is money or time, a tenth
+    of what is used where it is bandwidth. A dual is that of the LP with the plan's integers held.
     """
     fresh = formulate().build
-    expression = objective(fresh, fresh.sets.problem.objectives[0], 0)
-    arrays = fresh.programme.arrays(expression)
+    arrays = fresh.programme.arrays(objective(fresh, fresh.sets.problem.objectives[0], 0))
     if best.values is None or len(best.values) < len(arrays.lower):
         return ()
     values = best.values[: len(arrays.lower)]
     duals = solve_arrays(fixed(arrays, values), threads=wish.threads).duals
-    now, found, longest = expression.value(values), [], 0.0
+    found, longest = [], 0.0
     for key, rows in sorted(_limits(fresh).items()):
         asked = fresh.programme.rows[rows[0]].requirement
-        if asked is None:
-            continue
-        slack = min(_slack(fresh, n, values) for n in rows)
-        tight = slack <= 1e-6 * max(1.0, abs(fresh.programme.rows[rows[0]].right) / asked.relax)
-        if not tight and (asked.step is None or slack > asked.step):
+        nearest = min(rows, key=lambda n: _slack(fresh, n, values))
+        slack = _slack(fresh, nearest, values)
+        tight = slack <= 1e-6 * max(1.0, _used(fresh, nearest, values))
+        if asked is None or not (tight or slack < (asked.step or 0.0)):
             continue
         dual = None if duals is None else float(sum(abs(duals[n]) * asked.relax for n in rows))
-        step, saves = None, None
+        step, saves = asked.step or 0.1 * _used(fresh, nearest, values), None
         left = clock.left()
-        if wish.value_of_next and asked.step and (left is None or left > 2.0 * longest):
+        if wish.value_of_next and step > 0.0 and (left is None or left > 2.0 * longest):
             began = perf_counter()
-            eased = solve_arrays(_eased(arrays, fresh, rows, asked.step), time_limit=left, gap=wish.gap, threads=wish.threads)
+            saves = _saves(_eased(arrays, fresh, rows, step), best, wish, left)
             longest = max(longest, perf_counter() - began)
-            if eased.status == "optimal" and eased.objective is not None:
-                step, saves = asked.step, max(0.0, now - eased.objective)
-        if tight or (saves is not None and saves > max(wish.gap, 1e-9) * abs(now)):
-            found.append(Binding(asked.limit, key, max(slack, 0.0), asked.unit, step, saves, dual))
+        if saves or dual or (tight and step > 0.0):
+            known = None if saves is None else step
+            found.append(Binding(asked.limit, key, max(slack, 0.0), asked.unit, known, saves, dual))
     return tuple(found)
+
+
+def _saves(eased: Arrays, best: Best, wish: Wish, left: float | None) -> float | None:
+    """Return what the eased programme saves (0 where that is within the gap); None where it is not proven."""
+    outcome = solve_arrays(eased, time_limit=left, gap=wish.gap, threads=wish.threads)
+    now = best.outcome.objective
+    if outcome.status != "optimal" or outcome.objective is None or now is None:
+        return None
+    saves = now - outcome.objective
+    return saves if saves > max(wish.gap, 1e-9) * abs(now) else 0.0
 
 
 def _limits(build: Build) -> dict[str, list[int]]:
@@ -198,6 +206,13 @@ def _slack(build: Build, number: int, values: NDArray[np.float64]) -> float:
     left = sum(c * values[i] for i, c in row.terms.items())
     gap = row.right - left if row.sense == "<=" else left - row.right
     return float(gap) / (row.requirement.relax if row.requirement else 1.0)
+
+
+def _used(build: Build, number: int, values: NDArray[np.float64]) -> float:
+    """Return what a row counts against its limit, in the requirement's unit."""
+    row = build.programme.rows[number]
+    relax = row.requirement.relax if row.requirement else 1.0
+    return float(sum(max(0.0, c * values[i]) for i, c in row.terms.items())) / relax
 
 
 def _eased(arrays: Arrays, build: Build, rows: list[int], step: float) -> Arrays:
