@@ -65,15 +65,17 @@ def define_shares(graph: Graph, mean: Average) -> dict[str, sp.Symbol]:
 def define_figures(graph: Graph, mean: Average, tokens_per_second: sp.Expr, memory: Memory) -> dict[str, sp.Symbol]:
     """Define the figures of a pool that do not depend on its role; the mean step is in `mean`.
 
-    mfu counts against the dense 16-bit peak, or that of the precision which the file names; power is of the devices alone, without host or facility.
+    mfu and hfu count against the dense 16-bit peak, or that of the precision which the file names; power is of the devices alone, without host or facility.
     """
     compute, mbu = uses(graph, mean.time, mean.flops, mean.bytes)
     one, loaded, rest = define_power(graph, compute, mbu, leaf.ranks)
     rate = graph.let("tokens_per_second", "1/s", "tokens a second of a replica", tokens_per_second)
     chips = graph.let("replica_chips", "1", "chips of a replica", leaf.ranks / leaf.ranks_a_chip)
     mfu = graph.let("mfu", "1", "counted work over peak", mean.model_flops / (mean.time * leaf.mfu_peak))
+    hfu = graph.let("hfu", "1", "executed work over peak", mean.flops / (mean.time * leaf.mfu_peak))
     return {
         "mfu": mfu,
+        "hfu": hfu,
         "mbu": mbu,
         "tokens_per_second": rate,
         "tokens_per_second_per_chip": graph.let("tokens_per_second_per_chip", "1/s", "tokens a second of a chip", rate / chips),
@@ -129,20 +131,25 @@ def _expert_rules(arch: Architecture) -> tuple[Rule, ...]:
 
 
 def memory_rules(graph: Graph, memory: Memory, running: sp.Expr, longest: sp.Expr) -> tuple[Rule, ...]:
-    """Rules on memory: the running sequences fit, the longest allowed sequence fits, and what the file holds fits.
+    """Rules on memory: weights fit, what the file holds fits beside them, the longest and the running sequences fit.
 
     `longest`: bytes of a sequence of the context limit; the rule lapses where no limit is given.
     """
-    taken = memory.weights + memory.activations + memory.reserve
-    used = graph.let(
-        "memory_used", "B", "memory in use on the fullest rank", taken + running * memory.sequence / leaf.attention_dp
+    taken = graph.let(
+        "memory_taken", "B", "memory in use before any KV", memory.weights + memory.activations + memory.reserve
     )
-    usable = graph.let("memory_usable", "B", "memory that the program may take", M * leaf.memory_fraction)
+    usable = graph.let(
+        "memory_usable", "B", "memory that the program may take: its fraction, or all where the file holds the KV memory",
+        sp.Piecewise((M, leaf.held_kv > 0), (M * leaf.memory_fraction, True)),
+    )  # fmt: skip
+    cached = graph.let(
+        "memory_cached", "B", "KV of the running sequences", running * memory.sequence / leaf.attention_dp
+    )
     return (
-        Rule("memory", used, usable, "capacity", "weights, activations and the KV of running sequences fit", "B", "hardware.systems"),
-        Rule("kv_held", running * memory.sequence / leaf.attention_dp, memory.room, "capacity", "running sequences fit in the KV memory", "B", "engine.kv_memory"),
-        Rule("kv_fits", taken + memory.room, M, "capacity", "the KV memory held fits beside the weights", "B", "engine.kv_memory"),
-        Rule("context_limit", longest, memory.room, "capacity", "the longest sequence fits in the KV memory", "B", "engine.context_limit"),
+        Rule("memory", taken, usable, "capacity", "weights and activations fit", "B", "layout.tp"),
+        Rule("memory.held", taken + memory.room, M, "capacity", "the KV memory held fits beside the weights", "B", "engine.kv_memory"),
+        Rule("memory.context", longest, memory.room, "capacity", "the longest sequence fits in the KV memory", "B", "engine.context_limit"),
+        Rule("memory.kv", cached, memory.room, "capacity", "running sequences fit in the KV memory", "B", "engine.batch"),
     )  # fmt: skip
 
 

@@ -33,10 +33,6 @@ INPUTS = (
     *_lengths(_CLASS, required=True),
     *_lengths("demand."),
     Input("demand.prefix_cache_hit", "number", "share of prompt tokens found in the prefix cache", leaf.prefix_hit, default=0.0, maximum=1.0),
-    Input("demand.at_least", "number", "least share of the demand that must be served", maximum=1.0),
-    Input("demand.at_most", "number", "most of the demand that can be sold, as a share of it"),
-    Input("demand.list_price.input", "number", "price of a prompt token", dimension="USD"),
-    Input("demand.list_price.output", "number", "price of an answer token", dimension="USD"),
     *(
         Input(f"slo.{name}", "percentiles", f"most time: {title}", dimension="s", parts=SLO[name])
         for name, title in (("ttft", "to first token"), ("tpot", "per output token"), ("e2e", "of a whole request"))
