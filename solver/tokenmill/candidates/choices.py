@@ -26,7 +26,7 @@ def native(catalog: Catalog, chip: Chip, word: str) -> str:
     """Return the format in which a chip multiplies weights stored as `word`: its own where it can, else a wide one."""
     key = catalog.precision(word).compute
     if key in chip.peak:
-        return key
+        return key if key in catalog.precisions else word
     return next((wide for wide in WIDE if wide in chip.peak), key)
 
 
