@@ -13,6 +13,7 @@ import sympy as sp
 from sympy.printing.pycode import PythonCodePrinter
 
 from tokenmill_models.formula import Graph
+from tokenmill_models.specialise import specialise
 from tokenmill_models.symbols import quantity
 
 DIGITS = 40
@@ -76,6 +77,11 @@ class Compiled:
     source: str
     function: Callable[..., tuple[Any, ...]]
 
+    def fixed(self, values: Mapping[str, float]) -> Compiled:
+        """Return the same function with some inputs fixed (it still takes them): what they cancel is not computed."""
+        source = specialise(self.source, {name: float(value) for name, value in values.items()})
+        return Compiled(self.inputs, self.outputs, source, _function(source))
+
     def __call__(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Evaluate: `values` by symbol name (SI units, scalars or arrays) to outputs by symbol name."""
         results = self.function(*(values[symbol.name] for symbol in self.inputs))
@@ -93,21 +99,61 @@ def generate_source(
     order, leaves = graph.needs(wanted)
     printer = _NumpyPrinter({"fully_qualified_modules": False, "strict": True})
     lines = [f"def graph({', '.join(symbol.name for symbol in leaves)}):"]
+    for symbol, expr in _shared(_split(graph, order, wide)):
+        lines.append(f"    {symbol.name} = {printer.doprint(expr)}")
+    lines.append(f"    return ({''.join(symbol.name + ', ' for symbol in wanted)})")
+    return "\n".join(lines) + "\n", tuple(leaves)
+
+
+def _split(graph: Graph, order: list[sp.Symbol], wide: Container[sp.Symbol]) -> list[tuple[sp.Symbol, sp.Expr]]:
+    """Return the definitions in order, equal right-hand sides once, with what is narrow in a wide one put before it."""
     known: dict[sp.Expr, sp.Symbol] = {}
-    broad = {leaf for leaf in leaves if leaf in wide}
+    broad: set[sp.Symbol] = set()
+    lines: list[tuple[sp.Symbol, sp.Expr]] = []
     for symbol in order:
         formula = graph.formulas[symbol]
         expr = formula.rounded
-        if broad and not broad.isdisjoint(formula.inputs):
+        broad |= {leaf for leaf in formula.inputs if leaf in wide}
+        if not broad.isdisjoint(formula.inputs):
             broad.add(symbol)
-            parts: list[tuple[sp.Symbol, sp.Expr]] = []
-            expr = _narrowed(expr, broad, known, parts)
-            lines += [f"    {part.name} = {printer.doprint(value)}" for part, value in parts]
+            expr = _narrowed(expr, broad, known, lines)
         earlier = known.setdefault(expr, symbol)
-        text = printer.doprint(expr) if earlier is symbol else earlier.name
-        lines.append(f"    {symbol.name} = {text}")
-    lines.append(f"    return ({''.join(symbol.name + ', ' for symbol in wanted)})")
-    return "\n".join(lines) + "\n", tuple(leaves)
+        lines.append((symbol, expr if earlier is symbol else earlier))
+    return lines
+
+
+def _shared(lines: list[tuple[sp.Symbol, sp.Expr]]) -> list[tuple[sp.Symbol, sp.Expr]]:
+    """Give sums and calls that stand in several definitions a line of their own."""
+    seen: dict[sp.Expr, int] = {}
+    for _, expr in lines:
+        for part in sp.preorder_traversal(expr):
+            if (
+                part is not expr
+                and part.args
+                and not part.is_number
+                and isinstance(part, sp.Add | sp.Max | sp.Min | sp.ceiling)
+            ):
+                seen[part] = seen.get(part, 0) + 1
+    named = {part: sp.Symbol(f"shared_{i}") for i, part in enumerate(part for part, n in seen.items() if n > 1)}
+    done: set[sp.Expr] = set()
+    found: list[tuple[sp.Symbol, sp.Expr]] = []
+
+    def put(expr: sp.Expr, top: bool) -> sp.Expr:
+        if expr in named and not top:
+            if expr not in done:
+                done.add(expr)
+                found.append((named[expr], put(expr, True)))
+            return named[expr]
+        if not expr.args or isinstance(expr, sp.Piecewise):
+            return expr
+        arguments = [put(argument, False) for argument in expr.args]
+        if all(new is old for new, old in zip(arguments, expr.args, strict=True)):
+            return expr
+        return expr.func(*arguments, evaluate=False) if isinstance(expr, sp.Max | sp.Min) else expr.func(*arguments)
+
+    for symbol, expr in lines:
+        found.append((symbol, put(expr, True)))
+    return found
 
 
 def _narrowed(

@@ -57,7 +57,8 @@ class Setting:
 
     `scalars`: leaves by symbol name; `classes`: leaves by symbol name as arrays over request classes; `machine`:
     levels of the machine in ranks; `link_share`: achieved share of the wire by level; `parts`: port leaves of parts
-    by symbol name, arrays over the part's rows; `ideal`: latencies are zero; `tables`: what groups get, as looked up so far.
+    by symbol name, arrays over the part's rows; `ideal`: latencies are zero; `tables`: what groups get, as looked up so far;
+    `fixed`: leaves of 0 or 1, whose terms and branches fall away.
     """
 
     scalars: Mapping[str, float]
@@ -67,6 +68,7 @@ class Setting:
     parts: Mapping[str, Array] = field(default_factory=dict)
     ideal: bool = False
     tables: dict[str, GroupTable] = field(default_factory=dict, compare=False)
+    fixed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def class_count(self) -> int:
@@ -84,13 +86,13 @@ class GroupTable:
         self.columns: dict[tuple[str, int], Any] = {}
         self.filling = Lock()
 
-    def look_up(self, size: Any, stride: Any) -> tuple[dict[tuple[str, int], Any], tuple[Any, ...]]:
-        """Return the columns by (field, level), and where in them the sizes and strides stand (arrays that broadcast)."""
+    def look_up(self, size: Any, stride: Any) -> tuple[dict[tuple[str, int], Any], Any]:
+        """Return the flat columns by (field, level), and where in them each pair of size and stride stands (broadcast)."""
         size, stride = np.asarray(size, float), np.asarray(stride, float)
         with self.filling:
             return self._filled(size, stride)
 
-    def _filled(self, size: Array, stride: Array) -> tuple[dict[tuple[str, int], Any], tuple[Any, ...]]:
+    def _filled(self, size: Array, stride: Array) -> tuple[dict[tuple[str, int], Any], Any]:
         found = _places(self.sizes, size), _places(self.strides, stride)
         if found[0] is None or found[1] is None:
             self.sizes = np.unique(np.concatenate([self.sizes, size.reshape(-1)]))
@@ -100,9 +102,9 @@ class GroupTable:
             for part in ("n", "beta", "alpha", "pair", "exchange"):
                 for level, column in enumerate(getattr(groups, part)):
                     same = bool((column == column.flat[0]).all())
-                    self.columns[part, level] = float(column.flat[0]) if same else column.astype(float)
+                    self.columns[part, level] = float(column.flat[0]) if same else column.astype(float).ravel()
             found = _places(self.sizes, size), _places(self.strides, stride)
-        return self.columns, tuple(np.broadcast_arrays(*found))
+        return self.columns, found[0] * self.strides.size + found[1]
 
 
 def _places(known: Array, wanted: Array) -> Any:
@@ -110,7 +112,7 @@ def _places(known: Array, wanted: Array) -> Any:
     if not known.size:
         return None
     at = np.minimum(np.searchsorted(known, wanted), known.size - 1)
-    return at if (known[at] == wanted).all() else None
+    return at if (known.take(at) == wanted).all() else None
 
 
 def group_values(
@@ -132,9 +134,7 @@ def group_values(
     return leaves
 
 
-def _group_field(
-    columns: Mapping[tuple[str, int], Any], part: str, level: int, setting: Setting, index: tuple[Any, ...]
-) -> Any:
+def _group_field(columns: Mapping[tuple[str, int], Any], part: str, level: int, setting: Setting, index: Any) -> Any:
     if part == "eta":
         return setting.link_share[level]
     if part == "reduces":
@@ -143,7 +143,7 @@ def _group_field(
     if part == "alpha" and setting.ideal:
         return 0.0
     column = columns[part, level]
-    return column if isinstance(column, float) else column[index]
+    return column if isinstance(column, float) else column.take(index)
 
 
 def call(
@@ -154,12 +154,13 @@ def call(
     for quantity in needs.parts:
         part = (quantity.origin or "").split(".")[1]
         values[quantity.symbol.name] = setting.parts[quantity.symbol.name][axes[f"part:{part}"].astype(np.int64)]
-    values |= setting.classes
-    compiled = program.compile(outputs)
+    values |= {name: array[:, None, None] for name, array in setting.classes.items()}
+    compiled = program.compile(outputs, setting.fixed)
     wanted = frozenset(symbol.name for symbol in compiled.inputs)
     values |= group_values(program, sorted(needs.groups), values, setting, wanted)
     with np.errstate(all="ignore"):
-        return list(compiled(values).values())
+        results = compiled(values)
+    return [results[symbol.name] for symbol in outputs]
 
 
 def _failures(placed: PlacedRule, left: Any, right: Any) -> tuple[NDArray[np.bool_], Array]:
@@ -257,11 +258,14 @@ def _last(
     rows = next(iter(parents.values())).size if parents else 1
     span = max(1, BLOCK // max(1, values.size * setting.class_count))
     for start in range(0, rows, span):
-        axes: dict[str, Any] = {name: array[start : start + span, None, None] for name, array in parents.items()}
-        axes[step.carried] = values[None, :, None]
-        shape = (min(span, rows - start), values.size, setting.class_count)
+        # parents lie innermost in memory: numpy's inner loops run over thousands of them, not over one axis' few values
+        axes: dict[str, Any] = {name: array[start : start + span] for name, array in parents.items()}
+        axes[step.carried] = values[:, None]
+        shape = (setting.class_count, values.size, min(span, rows - start))
         keep, results = apply_rules(program, rules, axes, setting, tally, shape, wanted)
         tally.evaluated += keep.size
         if keep.any():
-            arrays = (np.broadcast_to(np.asarray(value, float), shape) for value in results)
-            yield Block(axes, keep, dict(zip(outputs, arrays, strict=True)))
+            arrays = (np.broadcast_to(np.asarray(value, float), shape).transpose(2, 1, 0) for value in results)
+            shaped = {name: np.atleast_2d(value).transpose()[:, :, None] for name, value in axes.items()}
+            shaped[step.carried] = values[None, :, None]
+            yield Block(shaped, keep.transpose(2, 1, 0), dict(zip(outputs, arrays, strict=True)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -81,12 +81,17 @@ class Program:
     compiled: dict[tuple[Any, ...], Compiled] = field(default_factory=dict)
     needed: dict[tuple[Any, ...], Needs] = field(default_factory=dict)
 
-    def compile(self, outputs: Iterable[Any]) -> Compiled:
-        """Return the numpy function of the outputs, compiled once."""
+    def compile(self, outputs: Iterable[Any], fixed: Mapping[str, float] | None = None) -> Compiled:
+        """Return the numpy function of the outputs, compiled once for all, and once for the values of `fixed` leaves."""
         wanted = tuple(outputs)
         if wanted not in self.compiled:
             self.compiled[wanted] = compile_graph(self.graph, wanted, self.wide)
-        return self.compiled[wanted]
+        if not fixed:
+            return self.compiled[wanted]
+        key = (wanted, *sorted(fixed.items()))
+        if key not in self.compiled:
+            self.compiled[key] = self.compiled[wanted].fixed(fixed)
+        return self.compiled[key]
 
     @cached_property
     def wide(self) -> frozenset[Any]:

@@ -17,7 +17,7 @@ from tokenmill.candidates.choices import held_values, numeric_values, word_combi
 from tokenmill.candidates.columns import Column, CouplingUse, Dropped, WorkloadColumns
 from tokenmill.candidates.evaluate import GroupTable, Setting, Tally, blocks
 from tokenmill.candidates.gather import Gathered, Read, columns_of, gather
-from tokenmill.candidates.program import ONLY, PART, Needs, Program, prepare
+from tokenmill.candidates.program import ONLY, PART, Needs, Program, group_leaves, prepare
 from tokenmill.catalog import Catalog, System
 from tokenmill.errors import CatalogError
 from tokenmill.problem import Problem, Workload
@@ -164,7 +164,7 @@ def _settings(ask: Ask, role: Role, program: Program, system: System) -> Iterato
                 leaves[symbol.name] = Leaf(float(number), f"{axis.key} = {words[axis.name]}", "input")
         classes = {q.symbol.name: tuple(binder.classes(q)) for q in needs.classes}
         size = int(count or 0)
-        setting = _setting(ask, system, chip, leaves, classes, size, tables.setdefault(size, {}))
+        setting = _setting(ask, system, chip, leaves, classes, size, tables.setdefault(size, {}), program.sizes)
         context = Context(program, binder, setting, leaves, classes)
         yield context, _grids(program, role, ask.workload, setting.scalars)
 
@@ -181,12 +181,14 @@ def _setting(
     classes: Mapping[str, tuple[Leaf, ...]],
     chips: int,
     tables: dict[str, GroupTable],
+    groups: Iterable[str],
 ) -> Setting:
     machine = _machine(ask, system, max(chips, ask.problem.limits.chips or MOST_CHIPS, system.chips))
     ideal = ask.problem.assume.efficiency == "ideal"
     inner, outer = (ask.catalog.link_share(chip.id, kind).value for kind in ("all_gather", "scale_out_all_reduce"))
+    scalars = {name: leaf.value for name, leaf in leaves.items() if leaf.value is not None}
     return Setting(
-        scalars={name: leaf.value for name, leaf in leaves.items() if leaf.value is not None},
+        scalars=scalars,
         classes={
             name: np.array([leaf.value for leaf in values], float)
             for name, values in classes.items()
@@ -196,7 +198,21 @@ def _setting(
         link_share=(1.0, 1.0, 1.0) if ideal else (inner, outer, outer),
         ideal=ideal,
         tables=tables,
+        fixed={n: v for n, v in scalars.items() if v in (0.0, 1.0)} | _levels_fixed(groups, machine),
     )
+
+
+def _levels_fixed(groups: Iterable[str], machine: Machine) -> dict[str, float]:
+    """Return the group leaves that a machine fixes: a level it lacks joins no one, a switch adds up what passes or not."""
+    fixed: dict[str, float] = {}
+    for group in groups:
+        for leaf, part, level in group_leaves(group):
+            there = level < len(machine.levels)
+            if part == "reduces":
+                fixed[leaf] = float(there and machine.levels[level].in_switch_reduction)
+            elif not there and part in ("n", "alpha"):
+                fixed[leaf] = 1.0 if part == "n" else 0.0
+    return fixed
 
 
 def _machine(ask: Ask, system: System, chips: int) -> Machine:

@@ -1,0 +1,99 @@
+"""How many training layouts a second the array search evaluates, every figure of each, and how many rules cut before."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from tokenmill import api
+from tokenmill.candidates.evaluate import Tally, blocks
+from tokenmill.candidates.program import prepare
+from tokenmill.candidates.search import WORKERS, Ask, _settings
+from tokenmill.catalog import load_catalog
+from tokenmill.imports.architecture import load_architecture
+from tokenmill.reading import load_problem
+from tokenmill_models.stage import stages
+
+FILE = """
+[hardware]
+systems = ["hgx-h100"]
+[[workload]]
+name = "train"
+stage = "pretraining"
+model = "{model}"
+tokens = 3e11
+sequence_length = 2048
+global_batch = {batch}
+[workload.layout]
+zero = [0, 1, 2, 3]
+shard = [0, 8, 16, 32]
+micro_batch = [1, 2, 3, 4, 6, 8, 12, 16]
+pp = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 64, 80]
+"""
+
+
+def search_rate(model: str = "llama-3.1-70b", batch: int = 1536) -> dict:
+    """Return a row of the benchmark: evaluated layouts a second with all figures, on all cores."""
+    problem = load_problem(_text(model, batch))
+    data = api.catalog_for(problem, load_catalog())
+    workload = problem.workloads[0]
+    stage = stages()[workload.stage]
+    ask = Ask(workload, stage, problem, data, load_architecture(model), (data.system("hgx-h100"),))
+    (role,) = ask.roles.values()
+    program = prepare(role)
+    outputs = {**role.ports, **{f"figure.{n}": s for n, s in role.figures.items()}}
+    outputs |= {f"share.{n}": s for n, s in role.shares.items()}
+    settings = list(_settings(ask, role, program, ask.systems[0]))
+
+    needs = program.needs(outputs.values()).scalars
+
+    def run(setting: tuple) -> Tally:
+        context, grids = setting
+        tally = Tally()
+        leaves = {q.symbol.name: context.binder.leaf(q) for q in needs if not q.origin.startswith("axis.")}
+        leaves |= context.leaves
+        given = {name: leaf.value for name, leaf in leaves.items() if leaf.value is not None}
+        absent = frozenset(set(leaves) - set(given))
+        whole = replace(context.setting, scalars=given)
+        for _ in blocks(program, grids, whole, outputs, absent, tally):
+            pass
+        return tally
+
+    for setting in settings:
+        run(setting)
+    start = time.perf_counter()
+    with ThreadPoolExecutor(WORKERS) as workers:
+        tallies = list(workers.map(run, settings))
+    seconds = time.perf_counter() - start
+    evaluated = sum(tally.evaluated for tally in tallies)
+    cut = sum(sum(tally.count.values()) for tally in tallies)
+    peer = _numpy_rate()
+    return {
+        "name": f"layouts a second, {model}, {len(outputs)} figures",
+        "value": evaluated / seconds,
+        "unit": "1/s",
+        "size": f"{evaluated} evaluated, {cut} failed a rule",
+        "peer": "one numpy multiply-add an element, one core",
+        "peer_value": peer,
+        "ratio": evaluated / seconds / peer,
+    }
+
+
+def _text(model: str, batch: int) -> str:
+    return FILE.format(model=model, batch=batch)
+
+
+def _numpy_rate() -> float:
+    x = np.ones(1 << 14)
+    start = time.perf_counter()
+    for _ in range(2000):
+        x * 1.5 + x
+    return 2000 * x.size / (time.perf_counter() - start)
+
+
+if __name__ == "__main__":
+    for key, value in search_rate().items():
+        print(f"{key}: {value}")
