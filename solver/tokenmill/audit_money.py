@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING
 
+from tokenmill.audit_case import Case, offer_of, price_of
 from tokenmill.milp.solution import Purchase, RunStart
 from tokenmill.offers import Offer
 from tokenmill.problem import Site
-
-if TYPE_CHECKING:
-    from tokenmill.audit import Case
 
 HOUR, YEAR = Fraction(3600), Fraction(365 * 86400)
 
@@ -57,20 +54,6 @@ def _worth_after(case: Case, seconds: Fraction) -> Fraction:
     return Fraction((1.0 + rate) ** -float(seconds / YEAR)) if rate else Fraction(1)
 
 
-def _offer(case: Case, bought: Purchase) -> Offer:
-    """Return the offer of a purchase: of its market and price, where it stands."""
-    fit = [o for o in case.offers if (o.system, o.market) == (bought.system, bought.market)]
-    here = [o for o in fit if o.sites is None or bought.site in o.sites]
-    price = [o for o in here if abs(_price(o, bought.period) - Fraction(bought.unit_price)) <= Fraction(bought.unit_price) / 10**9]
-    return (price or here)[0]
-
-
-def _price(offer: Offer, period: int) -> Fraction:
-    """Return USD (an hour, or to buy) of a whole system in a period."""
-    later = [price for start, price in offer.later if start <= period]
-    return Fraction(later[-1] if later else offer.price)
-
-
 def _slices(case: Case, bought: Purchase) -> Fraction:
     """Return the share of the day that a purchase is for."""
     table = case.problem.horizon.slices
@@ -79,26 +62,26 @@ def _slices(case: Case, bought: Purchase) -> Fraction:
 
 def _payments(case: Case, bought: Purchase) -> tuple[dict[int, Fraction], Fraction]:
     """Return USD paid by period for one entry, and the present value of what is got back."""
-    offer, count = _offer(case, bought), Fraction(bought.count)
+    offer, count = offer_of(case, bought), Fraction(bought.count)
     last = case.problem.horizon.periods
     if offer.kind == "buy":
         return _bought(case, offer, bought)
     if offer.kind == "reserve":
         term = Fraction(offer.commitment or 0.0)
         whole = term * max(1, ceil(case.length / term))
-        rate = count * _price(offer, bought.period) / HOUR
+        rate = count * price_of(offer, bought.period) / HOUR
         covered = {h: min(case.length, whole - (h - bought.period) * case.length) for h in range(bought.period, last + 1)}
         paid = {h: rate * seconds for h, seconds in covered.items() if seconds > 0}
         if case.problem.horizon.commitments == "full":
             paid[last] = paid.get(last, Fraction(0)) + rate * max(Fraction(0), whole - (last - bought.period + 1) * case.length)
         return paid, Fraction(0)
     hours = _slices(case, bought) * case.length / HOUR
-    return {h: count * _price(offer, h) * hours for h in range(bought.period, bought.until + 1)}, Fraction(0)
+    return {h: count * price_of(offer, h) * hours for h in range(bought.period, bought.until + 1)}, Fraction(0)
 
 
 def _bought(case: Case, offer: Offer, bought: Purchase) -> tuple[dict[int, Fraction], Fraction]:
     own = case.problem.hardware.ownership
-    price = Fraction(bought.count) * _price(offer, bought.period)
+    price = Fraction(bought.count) * price_of(offer, bought.period)
     begin = (bought.period - 1) * case.length
     age = min(Fraction(case.problem.horizon.duration) - begin, Fraction(own.life))
     yearly = price * Fraction(own.operations)
@@ -123,7 +106,7 @@ def _electricity(case: Case, h: int) -> Fraction:
         for bought in case.plan.purchases:
             active = bought.period <= h <= bought.until and bought.slice in (None, l)
             if bought.market in ("buy", "owned") and active and not bought.workload:
-                offer = _offer(case, bought)
+                offer = offer_of(case, bought)
                 watts = Fraction(bought.count) * (Fraction(offer.host_power) + offer.chips * Fraction(offer.chip_idle))
                 total += watts * seconds * _tariff(case, bought.site, l)
         for running in case.plan.running:
@@ -157,7 +140,7 @@ def _run(case: Case, run: RunStart) -> Fraction:
     idle = {o.system: Fraction(o.chip_idle) for o in case.offers}
     watts = Fraction(column.power_loaded) - sum((n * idle[s] for s, _, _, n in run.places), Fraction(0))
     for bought in alone:
-        offer = _offer(case, bought)
+        offer = offer_of(case, bought)
         used = sum(n for s, n in column.footprint if s == bought.system)
         spare = max(Fraction(0), Fraction(bought.count) * offer.chips - used)
         watts += Fraction(bought.count) * Fraction(offer.host_power) + spare * Fraction(offer.chip_idle)

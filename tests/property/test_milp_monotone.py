@@ -7,9 +7,10 @@ from math import inf
 from random import Random
 
 import pytest
-from cross_check.brute_force import Case, random_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from cross_check.brute_force import Case, random_case
 from tokenmill.milp.formulation import formulate, solve_programme
 from tokenmill.milp.highs import solve_arrays
 from tokenmill.milp.objective import objective

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from cross_check.brute_force import Link
 from cross_check.toys import YEAR, Ownership, buy, pool, pool_column, problem, rent, run
 from tokenmill import audit
@@ -95,7 +96,7 @@ def test_limits_are_checked_from_the_plan():
 def test_flows_are_checked():
     plan, check = solved(split_case)
     (flow,) = plan.flows
-    assert dict((name, rate) for name, rate, _ in flow.arcs) == pytest.approx({"out": 25e9, "in": 25e9})
+    assert {name: rate for name, rate, _ in flow.arcs} == pytest.approx({"out": 25e9, "in": 25e9})
     arcs = tuple((name, rate * 1.3, share) for name, rate, share in flow.arcs)
     with pytest.raises(AuditError, match="arc"):
         check(replace(plan, flows=(replace(flow, arcs=arcs),)))
@@ -109,5 +110,5 @@ def test_runs_on_bought_systems_are_laid_out():
     plan, check = solved(bought_case)
     (owned,) = plan.purchases
     assert owned.count == 4
-    with pytest.raises(AuditError, match="do not fit|domains"):
+    with pytest.raises(AuditError, match=r"do not fit|domains"):
         check(replace(plan, purchases=(replace(owned, count=3.0, cost=3000.0),), cost_total=None))

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tokenmill.errors import SolverError
 from tokenmill.milp.fill import fill
 from tokenmill.milp.money import commitment, discount

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from cross_check.toys import DAY, FREE, YEAR, Ownership, buy, pool, pool_column, problem, rent, run, solve
 from tokenmill.candidates.columns import OperatingPoint
 from tokenmill.errors import SolverError

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tokenmill.errors import SolverError
 from tokenmill.milp.cbc import cbc, solve_cbc
 from tokenmill.milp.highs import fixed, solve_arrays
@@ -42,7 +43,8 @@ def test_pulp_holds_the_same_programme():
     by_name = {v.name: v for v in stated.variables()}
     for n, name in enumerate(programme.names):
         variable = by_name[name]
-        assert (variable.lowBound, variable.upBound) == (arrays.lower[n], None if arrays.upper[n] == inf else arrays.upper[n])
+        highest = inf if variable.upBound is None else variable.upBound  # None in PuLP 3, infinite in 4
+        assert (variable.lowBound, highest) == (arrays.lower[n], arrays.upper[n])
         assert (variable.cat == "Integer") == arrays.integer[n]
         assert stated.objective.get(variable, 0.0) == arrays.cost[n]
     rows = stated.constraints() if callable(stated.constraints) else list(stated.constraints.values())

@@ -9,6 +9,8 @@ from math import ceil
 from tokenmill.errors import SolverError
 from tokenmill.milp.packing import Pattern
 
+Bins = list[tuple[Pattern, int]]  # what one domain holds, and how many domains hold it
+
 
 def fill(replicas: Mapping[int, int], domain: int, domains: int) -> list[tuple[Pattern, int, int]]:
     """Return (pattern, domains it spans, how often) that hold all replicas, {chips: number}, in at most `domains`.
@@ -22,37 +24,43 @@ def fill(replicas: Mapping[int, int], domain: int, domains: int) -> list[tuple[P
     left = domains - sum(spans * times for _, spans, times in result)
     small = {g: n for g, n in replicas.items() if g <= domain and n}
     bins = _largest_first(small, domain)
-    if len(bins) > left:
+    if sum(times for _, times in bins) > left:
         found = _search(tuple(sorted(small.items(), reverse=True)), domain, left)
         if found is None:
             raise SolverError(f"{dict(replicas)} do not fit {domains} domains of {domain} chips")
-        bins = found
-    counted = Counter(tuple(sorted(Counter(each).items())) for each in bins)
-    return result + [(pattern, 1, times) for pattern, times in sorted(counted.items())]
+        bins = sorted(Counter(tuple(sorted(each.items())) for each in found).items())
+    return result + [(pattern, 1, times) for pattern, times in bins]
 
 
-def _largest_first(small: Mapping[int, int], domain: int) -> list[list[int]]:
-    """Return bins filled largest first: exact where sizes are nested."""
-    bins: list[list[int]] = []
-    room: list[int] = []
+def _largest_first(small: Mapping[int, int], domain: int) -> Bins:
+    """Return domains filled largest first, like ones counted together: exact where sizes are nested."""
+    groups: list[tuple[dict[int, int], int, int]] = []  # what a domain holds, its room, how many
     for size in sorted(small, reverse=True):
-        at = 0
-        for _ in range(small[size]):
-            while at < len(bins) and room[at] < size:
-                at += 1
-            if at == len(bins):
-                bins.append([])
-                room.append(domain)
-            bins[at].append(size)
-            room[at] -= size
-    return bins
+        left, after = small[size], list[tuple[dict[int, int], int, int]]()
+        for held, room, times in [*groups, ({}, domain, left)]:
+            each = room // size
+            full = min(times, left // each) if each else 0
+            rest = left - full * each if each and full < times else 0
+            if full:
+                after.append(({**held, size: each}, room - each * size, full))
+            if 0 < rest < each:
+                after.append(({**held, size: rest}, room - rest * size, 1))
+            untouched = times - full - (1 if 0 < rest < each else 0)
+            if untouched and held:
+                after.append((held, room, untouched))
+            left -= full * each + (rest if 0 < rest < each else 0)
+        groups = after
+    counted: Counter[Pattern] = Counter()
+    for held, _, times in groups:
+        counted[tuple(sorted(held.items()))] += times
+    return sorted(counted.items())
 
 
-def _search(small: tuple[tuple[int, int], ...], domain: int, left: int) -> list[list[int]] | None:
+def _search(small: tuple[tuple[int, int], ...], domain: int, left: int) -> list[dict[int, int]] | None:
     """Return bins found by depth-first search over fillings of one domain after another; None where there are none."""
     dead: set[tuple[tuple[int, int], ...]] = set()
 
-    def go(rest: tuple[tuple[int, int], ...], bins: int) -> list[list[int]] | None:
+    def go(rest: tuple[tuple[int, int], ...], bins: int) -> list[dict[int, int]] | None:
         rest = tuple((g, n) for g, n in rest if n)
         if not rest:
             return []
@@ -62,7 +70,7 @@ def _search(small: tuple[tuple[int, int], ...], domain: int, left: int) -> list[
             after = tuple((g, n - chosen.get(g, 0)) for g, n in rest)
             found = go(after, bins - 1)
             if found is not None:
-                return [[g for g, n in chosen.items() for _ in range(n)], *found]
+                return [chosen, *found]
         dead.add(rest)
         return None
 
