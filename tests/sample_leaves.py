@@ -21,8 +21,18 @@ DEVICE = {
     "chip.half_rows": 64.0,
     "chip.half_inner": 128.0,
     "chip.half_columns": 256.0,
-    "chip.half_read": 1e6,
-    "chip.attention_half_read": 3e7,
+    "chip.launch": 2e-6,
+    "chip.inner_time": 3e-10,
+    "chip.convert_launch": 0.0,
+    "chip.convert_time": 0.0,
+    "chip.convert_rows": 0.0,
+    "chip.convert_inner": 0.0,
+    "chip.attention_width": 32.0,
+    "chip.cache_share": 0.8,
+    "chip.prefill_launch": 1e-5,
+    "chip.decode_launch": 1e-5,
+    "chip.prefill_row": 3e-12,
+    "chip.decode_row": 2e-11,
 }
 IDEAL = {
     "chip.compute_share[compute]": 1.0,
@@ -31,8 +41,14 @@ IDEAL = {
     "chip.half_rows": 0.0,
     "chip.half_inner": 0.0,
     "chip.half_columns": 0.0,
-    "chip.half_read": 0.0,
-    "chip.attention_half_read": 0.0,
+    "chip.launch": 0.0,
+    "chip.inner_time": 0.0,
+    "chip.attention_width": 0.0,
+    "chip.cache_share": 1.0,
+    "chip.prefill_launch": 0.0,
+    "chip.decode_launch": 0.0,
+    "chip.prefill_row": 0.0,
+    "chip.decode_row": 0.0,
 }
 
 

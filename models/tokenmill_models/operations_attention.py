@@ -7,7 +7,7 @@ import sympy as sp
 from tokenmill_models.architecture import Mixer
 from tokenmill_models.formula import Graph, Source, minimum
 from tokenmill_models.operations_parts import ONE, ZERO, Operation, Shape, arch_leaf
-from tokenmill_models.roofline import FLOP_PER_MAC, half_read, timed
+from tokenmill_models.roofline import FLOP_PER_MAC, Timed, timed
 from tokenmill_models.symbols import declare
 
 FLASH = Source("Dao 2023, FlashAttention-2, arXiv:2307.08691: the score matrix stays on the chip")
@@ -19,9 +19,22 @@ peak_16bit = declare("F_16", "FLOP/s", "peak dense compute of a device at 16 bit
 attention_share = declare(
     "eta_A", "1", "share of 16-bit peak that long attention reaches", origin="chip.attention_share", latex=r"\eta_A"
 )
-attention_half_read = declare(
-    "half_read_attention", "B", "bytes of KV that one read must have to reach half the bandwidth",
-    origin="chip.attention_half_read",
+softmax_width = declare(
+    "d_softmax", "1", "width of a head whose products take as long as the softmax of its scores",
+    origin="chip.attention_width",
+)  # fmt: skip
+cache_share = declare(
+    "eta_K", "1", "share of memory bandwidth that long reads of keys and values reach", origin="chip.cache_share",
+    latex=r"\eta_K",
+)  # fmt: skip
+prefill_launch, decode_launch = (
+    declare(f"{name}_launch", "s", f"time of the smallest attention of a {name} step", origin=f"chip.{name}_launch")
+    for name in ("prefill", "decode")
+)
+prefill_row, decode_row = (
+    declare(f"{name}_row", "s", f"time of attention in {name} for one element of a query and its result, which no part of the cache shares",
+            origin=f"chip.{name}_row")
+    for name in ("prefill", "decode")
 )  # fmt: skip
 
 
@@ -83,9 +96,23 @@ def attention_core(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape)
     if load.flash != ONE:
         moved += (1 - load.flash) * SCORE_PASSES * load.tokens * heads * executed * load.activation_bytes
     traffic = graph.let(f"moved_{label}", "B", f"traffic of {label}", moved, source=FLASH)
-    ramp = half_read if load.causal else attention_half_read
-    time = timed(graph, label, flops, traffic, peak=peak_16bit, share=attention_share, ramp=ramp)
+    elements = load.tokens * heads * (width_k + width_v) / 2
+    if load.causal:
+        elements += cache / load.kv_bytes / 2
+    time = timed_attention(graph, label, flops, traffic, elements, (width_k + width_v) / 2, load.causal)
     return Operation(label, "attention", flops, traffic, ZERO, time.compute, time.time)
+
+
+def timed_attention(
+    graph: Graph, label: str, flops: sp.Expr, moved: sp.Expr, elements: sp.Expr, width: sp.Expr, causal: bool
+) -> Timed:
+    """Define the time of attention with heads of `width` (mean of keys and values) that prepares `elements`: of queries, in prefill of keys too."""
+    start, row = (prefill_launch, prefill_row) if causal else (decode_launch, decode_row)
+    work = flops * (1 + softmax_width / width)
+    return timed(
+        graph, label, work, moved, peak=peak_16bit, share=attention_share, bandwidth_share=cache_share,
+        fixed=start + elements * row,
+    )  # fmt: skip
 
 
 def scan(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> Operation:

@@ -9,7 +9,7 @@ import sympy as sp
 
 from tokenmill_models.architecture import Matrix
 from tokenmill_models.formula import Graph
-from tokenmill_models.roofline import FLOP_PER_MAC, saturation, timed
+from tokenmill_models.roofline import FLOP_PER_MAC, timed, timed_product
 from tokenmill_models.symbols import constant, declare
 
 ZERO, ONE = sp.Integer(0), sp.Integer(1)
@@ -126,7 +126,7 @@ def product(
     moved = graph.let(
         f"moved_{label}", "B", f"traffic of {label}", weights + rows * (inner + columns) * shape.activation_bytes
     )
-    time = timed(graph, label, flops, moved, small=saturation(rows / copies, inner, columns))
+    time = timed_product(graph, label, rows, inner, columns, moved, copies)
     return Operation(label, kind, flops, moved, weights, time.compute, time.time)
 
 

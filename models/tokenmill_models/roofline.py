@@ -37,14 +37,31 @@ half_rows, half_inner, half_columns = (
     declare(
         f"half_{side}",
         "1",
-        f"{side} of a product at which it reaches half the share of peak",
+        f"{side} that a product computes beyond its own: at so many it reaches half the share of peak",
         origin=f"chip.half_{side}",
     )
     for side in ("rows", "inner", "columns")
 )
-half_read = declare(
-    "half_read", "B", "bytes that a read must have to reach half the bandwidth", origin="chip.half_read"
-)
+launch = declare("launch", "s", "time of the smallest kernel", origin="chip.launch")
+inner_time = declare(
+    "inner_time", "s", "time of a product for each of its inner elements, which no parallel unit shares",
+    origin="chip.inner_time",
+)  # fmt: skip
+convert_launch = declare(
+    "convert_launch", "s", "time to start converting the input of a product (0 where none is needed)",
+    origin="chip.convert_launch",
+)  # fmt: skip
+convert_time = declare(
+    "convert_time", "s", "time to convert one element of the input of a product (0 where none is needed)",
+    origin="chip.convert_time",
+)  # fmt: skip
+convert_rows, convert_inner = (
+    declare(
+        f"convert_{side}", "1", f"{side} that converting the input of a product takes beyond its own",
+        origin=f"chip.convert_{side}",
+    )
+    for side in ("rows", "inner")
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,11 +73,6 @@ class Timed:
     time: sp.Symbol
 
 
-def saturation(rows: sp.Expr, inner: sp.Expr, columns: sp.Expr) -> sp.Expr:
-    """Return by how much a product of rows x inner by inner x columns falls below the share of large ones (1 or more)."""
-    return 1 + half_rows / rows + half_inner / inner + half_columns / columns
-
-
 def timed(
     graph: Graph,
     label: str,
@@ -69,20 +81,35 @@ def timed(
     *,
     peak: sp.Expr | None = None,
     share: sp.Expr | None = None,
-    small: sp.Expr | int = 1,
-    ramp: sp.Expr | None = None,
+    bandwidth_share: sp.Expr | None = None,
+    fixed: sp.Expr | None = None,
 ) -> Timed:
-    """Define the roofline of an operation of `flops` [FLOP] that moves `moved` [B].
+    """Define the roofline of an operation that occupies the device with `flops` [FLOP] and moves `moved` [B].
 
-    `peak` [FLOP/s] and `share` [1] replace those of large products; `small` (1 or more) lengthens the compute time of small ones
-    (see `saturation`); `ramp` [B] is added to the traffic for what a short read loses (half_read unless given).
+    `peak` [FLOP/s], `share` and `bandwidth_share` [1] replace those of products; `fixed` [s] is added for what neither bound
+    covers (`launch` unless given).
     """
     speed = (F if peak is None else peak) * (eta_F if share is None else share)
-    lost = half_read if ramp is None else ramp
-    C = graph.let(f"C_{label}", "s", f"compute time of {label}", flops * small / speed, source=ROOFLINE)
-    R = graph.let(f"R_{label}", "s", f"memory time of {label}", (moved + lost) / (W * eta_W), source=ROOFLINE)
-    T = graph.let(f"T_{label}", "s", f"time of {label}", maximum(C, R), source=ROOFLINE)
+    C = graph.let(f"C_{label}", "s", f"compute time of {label}", flops / speed, source=ROOFLINE)
+    wire = W * (eta_W if bandwidth_share is None else bandwidth_share)
+    R = graph.let(f"R_{label}", "s", f"memory time of {label}", moved / wire, source=ROOFLINE)
+    least = maximum(C, R) + (launch if fixed is None else fixed)
+    T = graph.let(f"T_{label}", "s", f"time of {label}", least, source=ROOFLINE)
     return Timed(C, R, T)
+
+
+def timed_product(
+    graph: Graph, label: str, rows: sp.Expr, inner: sp.Expr, columns: sp.Expr, moved: sp.Expr, copies: sp.Expr | int = 1
+) -> Timed:
+    """Define the time of a product of `rows` x `inner` by `inner` x `columns` [1 each] that moves `moved` [B].
+
+    Each side is filled up to whole tiles: half a tile more on average (half_*). Launch, the serial pass over the inner
+    elements, and the conversion of the input come on top. `copies` such products share the rows.
+    """
+    work = FLOP_PER_MAC * (rows + copies * half_rows) * (inner + half_inner) * (columns + half_columns)
+    convert = convert_launch + convert_time * (rows + convert_rows) * (inner + convert_inner)
+    fixed = launch + inner * inner_time + convert
+    return timed(graph, label, work, moved, fixed=fixed)
 
 
 def operation(graph: Graph, label: str, flops: sp.Expr, moved: sp.Expr) -> sp.Symbol:

@@ -11,12 +11,12 @@ import sympy as sp
 
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind
-from tokenmill_models.formula import Graph, Source, maximum, minimum
+from tokenmill_models.formula import Graph, Source, maximum
 from tokenmill_models.memory import stage_mean
 from tokenmill_models.operations import LayerWork, Shape, head, layer
-from tokenmill_models.operations_attention import keys_seen, peak_16bit
+from tokenmill_models.operations_attention import keys_seen
 from tokenmill_models.operations_parts import ONE, ZERO, arch_leaf
-from tokenmill_models.roofline import FLOP_PER_MAC, F, W, eta_W
+from tokenmill_models.roofline import FLOP_PER_MAC, W, eta_W
 from tokenmill_models.training_exchange import PIPES, LayerExchange, data_exchange, hand_over, layer_exchange
 from tokenmill_models.training_memory import StateElements
 
@@ -146,8 +146,7 @@ def _parts(
 
     speed = graph.let(
         "product_speed", "1", "speed of products in training over that of single forward kernels",
-        minimum(1, leaf.product_share * maximum(1, F / peak_16bit)) * (1 - leaf.dualpipe * (1 - leaf.units_left)),
-        source=SUSTAINED, assumes=("single kernels below 16 bits were timed with the conversion of their input",),
+        leaf.product_share * (1 - leaf.dualpipe * (1 - leaf.units_left)), source=SUSTAINED,
     )  # fmt: skip
     products = graph.let(f"products_{label}", "s", f"forward products of {label} at the speed of training",
                          work.matmul_time / speed, source=SUSTAINED)  # fmt: skip

@@ -102,15 +102,15 @@ overlap_offload = declare(
     "h_o", "1", "share of compute time that hides traffic to the host", origin="engine.overlap_offload"
 )
 product_share = declare(
-    "g_m", "1", "speed of products in training over that of single forward kernels", origin="engine.train_products",
+    "g_m", "1", "speed of products in training over that of single forward kernels", origin="chip.train_product_share",
     sign="positive",
 )  # fmt: skip
 attention_share = declare(
-    "g_a", "1", "speed of attention in training over that of single forward kernels", origin="engine.train_attention",
+    "g_a", "1", "speed of attention in training over that of single forward kernels", origin="chip.train_attention_share",
     sign="positive",
 )  # fmt: skip
 vector_share = declare(
-    "g_v", "1", "speed of norms, activations and residuals in training over one fused sweep", origin="engine.train_vector",
+    "g_v", "1", "speed of norms, activations and residuals in training over one fused sweep", origin="chip.train_vector_share",
     sign="positive",
 )  # fmt: skip
 layer_seconds = declare(

@@ -1,50 +1,60 @@
-"""Fits the achieved shares and ramps of chips on measured kernel times (formulas.md section 10; models: roofline, operations).
-
-Constants of a chip: compute_share, half_rows, half_inner, half_columns by precision; bandwidth_share, half_read;
-attention_share, attention_half_read. Each is fitted on half of the shapes and scored on the other half.
-"""
+"""Fits the constants of chips on measured kernel times, through the very formulas that plans use (formulas.md section 10)."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import sympy as sp
 
+from tokenmill.calibration_fit import Array, Constant, Fitted, Result, fit, records
 from tokenmill.catalog import Catalog, Chip
-
-Array = NDArray[np.float64]
+from tokenmill_models.compile import Compiled, compile_graph
+from tokenmill_models.formula import Graph
+from tokenmill_models.operations_attention import timed_attention
+from tokenmill_models.roofline import timed_product
+from tokenmill_models.symbols import declare
 
 CHIP_OF = {"a100_sxm": "a100-sxm-80gb", "b60": "arc-b60"}
 PEAK_OF = {"bfloat16": "bf16", "fp8": "fp8", "nvfp4": "fp4"}
 WEIGHT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "nvfp4": 0.5625}
-SOURCE = "fitted on measured/kernels"
-SPREAD = 0.1
-"""Relative error from which a row counts linearly: kernels choose among tilings that no smooth formula follows."""
-BOUNDS = {
-    "share": (0.05, 1.0),
-    "bandwidth_share": (0.05, 1.0),
-    "half": (1e-2, 1e4),
-    "read": (1e3, 1e9),
-}
+GEMM, PREFILL, DECODE = "gemm", "attention_prefill", "attention_decode"
+SOURCE = "fitted on measured/kernels/{}.csv"
 
+SIDES = (
+    Constant("half_rows", "1", 60.0, 0.01, 512.0),
+    Constant("half_inner", "1", 100.0, 0.01, 1024.0),
+    Constant("half_columns", "1", 60.0, 0.01, 512.0),
+)
+SHARE = Constant("compute_share", "1", 0.7, 0.05, 1.0)
+PLAIN = (
+    Constant("bandwidth_share", "1", 0.8, 0.05, 1.0),
+    Constant("launch", "s", 3e-6, 1e-7, 1e-4),
+    Constant("inner_time", "s", 1e-10, 1e-13, 1e-7),
+)
+CONVERTED = (
+    Constant("convert_launch", "s", 2e-6, 1e-8, 1e-4),
+    Constant("convert_time", "s", 1e-12, 1e-15, 1e-9),
+    Constant("convert_rows", "1", 60.0, 0.01, 512.0),
+    Constant("convert_inner", "1", 500.0, 0.01, 8192.0),
+)
+PREFILL_CONSTANTS = (
+    Constant("attention_share", "1", 0.7, 0.05, 1.0),
+    Constant("attention_width", "1", 30.0, 0.01, 256.0),
+    Constant("prefill_launch", "s", 1e-5, 1e-7, 1e-3),
+    Constant("prefill_row", "s", 3e-12, 1e-14, 1e-9),
+)
+DECODE_CONSTANTS = (
+    Constant("cache_share", "1", 0.8, 0.05, 1.0),
+    Constant("decode_launch", "s", 1e-5, 1e-7, 1e-3),
+    Constant("decode_row", "s", 2e-11, 1e-14, 1e-9),
+)
 
-@dataclass(frozen=True)
-class Fitted:
-    """A constant of a chip with what it was fitted on, and the errors of times on the shapes left out of the fit."""
-
-    chip: str
-    constant: str
-    precision: str
-    value: float
-    unit: str
-    rows: int
-    median_error: float
-    p90_error: float
+Rows = list[dict[str, str]]
 
 
 def fit_kernels(folder: Path, catalog: Catalog) -> list[Fitted]:
@@ -55,23 +65,9 @@ def fit_kernels(folder: Path, catalog: Catalog) -> list[Fitted]:
     return found
 
 
-def write_constants(constants: list[Fitted], path: Path) -> None:
-    """Write constants as CSV, whole or not at all."""
-    aside = path.with_suffix(".new")
-    with aside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            ["chip", "constant", "precision", "value", "unit", "rows", "median_error", "p90_error", "source"]
-        )
-        for c in constants:
-            numbers = [f"{c.value:.5g}", c.unit, c.rows, f"{c.median_error:.3f}", f"{c.p90_error:.3f}"]
-            writer.writerow([c.chip, c.constant, c.precision, *numbers, SOURCE])
-    aside.replace(path)
-
-
-def _tables(folder: Path, catalog: Catalog) -> dict[str, dict[str, list[dict[str, str]]]]:
+def _tables(folder: Path, catalog: Catalog) -> dict[str, dict[str, Rows]]:
     """Return rows by chip id and table: ``gemm:<precision>``, ``attention_prefill``, ``attention_decode``."""
-    tables: dict[str, dict[str, list[dict[str, str]]]] = {}
+    tables: dict[str, dict[str, Rows]] = {}
     for name, row in _rows(folder):
         chip = CHIP_OF.get(row["chip"], row["chip"].replace("_", "-"))
         if chip in catalog.chips and name:
@@ -80,100 +76,105 @@ def _tables(folder: Path, catalog: Catalog) -> dict[str, dict[str, list[dict[str
 
 
 def _rows(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    for stem in ("gemm", "attention_prefill", "attention_decode"):
+    for stem in (GEMM, PREFILL, DECODE):
         with (folder / f"{stem}.csv").open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
-                if stem == "gemm":
-                    yield f"gemm:{PEAK_OF[row['gemm_dtype']]}" if row["gemm_dtype"] in PEAK_OF else "", row
+                if stem == GEMM:
+                    yield f"{GEMM}:{PEAK_OF[row['gemm_dtype']]}" if row["gemm_dtype"] in PEAK_OF else "", row
                 else:
                     yield (stem if row["attn_dtype"] == row["kv_cache_dtype"] == "bfloat16" else ""), row
 
 
-def _fit_chip(chip: Chip, tables: dict[str, list[dict[str, str]]]) -> list[Fitted]:
+def _fit_chip(chip: Chip, tables: Mapping[str, Rows]) -> list[Fitted]:
+    fixed: dict[str, float] = {}
     found: list[Fitted] = []
-    bandwidth, read = 0.8, 1e7
     for name in sorted(tables, key=lambda key: (key != "gemm:bf16", key)):
-        precision = name.partition(":")[2]
-        if name.startswith("gemm") and precision in chip.peak:
-            fixed = None if precision == "bf16" else (bandwidth, read)
-            constants, errors, count = _fit_products(chip, precision, tables[name], fixed)
-            if fixed is None:
-                bandwidth, read = constants.pop("bandwidth_share"), constants.pop("half_read")
-                found.append(Fitted(chip.id, "bandwidth_share", "", bandwidth, "1", count, *errors))
-                found.append(Fitted(chip.id, "half_read", "", read, "B", count, *errors))
-            found += [Fitted(chip.id, n, precision, v, "1", count, *errors) for n, v in constants.items()]
-    for name, constant, unit in (("attention_decode", "attention_half_read", "B"), ("attention_prefill", "attention_share", "1")):
-        if name in tables:
-            read, errors, count = _fit_attention(chip, name, tables[name], bandwidth, read)
-            found.append(Fitted(chip.id, constant, "", read, unit, count, *errors))
+        stem, _, precision = name.partition(":")
+        if stem != GEMM:
+            continue
+        constants = (SHARE, *SIDES, *(CONVERTED if fixed else PLAIN))
+        if precision in chip.peak:
+            result = _fit_products(chip, precision, tables[name], constants, fixed)
+            of_format = [c for c in constants if c not in PLAIN]
+            found += records(chip.id, precision, result, of_format, SOURCE.format(GEMM))
+            if not fixed:
+                found += records(chip.id, "", result, PLAIN, SOURCE.format(GEMM))
+                fixed = {c.name: result.values[c.name] for c in PLAIN}
+    for stem, constants in ((DECODE, DECODE_CONSTANTS), (PREFILL, PREFILL_CONSTANTS)):
+        if stem in tables:
+            result = _fit_attention(chip, stem, tables[stem], constants, fixed)
+            fixed |= result.values
+            found += records(chip.id, "", result, constants, SOURCE.format(stem))
     return sorted(found, key=lambda c: (c.constant, c.precision))
 
 
-def _numbers(rows: list[dict[str, str]], *names: str) -> list[Array]:
+def _numbers(rows: Rows, *names: str) -> list[Array]:
     return list(np.array([[float(row[name]) for name in names] for row in rows]).T)
 
 
+def _leaf(name: str, unit: str = "1") -> sp.Symbol:
+    return declare(f"kernel_{name}", unit, f"{name} of a measured kernel", origin=f"measured.{name}", sign="positive")
+
+
+@cache
+def _product_formula() -> Compiled:
+    graph = Graph()
+    rows, inner, columns, moved = (_leaf("m"), _leaf("k"), _leaf("n"), _leaf("moved", "B"))
+    return compile_graph(graph, [timed_product(graph, "kernel", rows, inner, columns, moved).time])
+
+
+@cache
+def _attention_formula(causal: bool) -> Compiled:
+    graph = Graph()
+    flops, moved, elements, width = _leaf("flops", "FLOP"), _leaf("moved", "B"), _leaf("elements"), _leaf("width")
+    return compile_graph(graph, [timed_attention(graph, "kernel", flops, moved, elements, width, causal).time])
+
+
+def _bound(formula: Compiled, known: Mapping[str, Any]) -> Callable[[dict[str, float]], Array]:
+    """Return the formula as a function of the constants alone; `known` by the last part of a leaf's origin."""
+    from tokenmill_models.symbols import quantity
+
+    fields = {s.name: (quantity(s).origin or "").partition(".")[2].partition("[")[0] for s in formula.inputs}
+    constants = {s.name: (quantity(s).origin or "").removeprefix("constant.") for s in formula.inputs}
+
+    def time(values: dict[str, float]) -> Array:
+        given = {**known, **values}
+        leaves = {
+            name: float(constants[name]) if name == "flop_per_mac" else given[field] for name, field in fields.items()
+        }
+        return np.asarray(next(iter(formula(leaves).values())))
+
+    return time
+
+
 def _fit_products(
-    chip: Chip, precision: str, rows: list[dict[str, str]], fixed: tuple[float, float] | None
-) -> tuple[dict[str, float], tuple[float, float], int]:
+    chip: Chip, precision: str, rows: Rows, constants: tuple[Constant, ...], fixed: Mapping[str, float]
+) -> Result:
     m, n, k, latency = _numbers(rows, "m", "n", "k", "latency_ms")
     width = WEIGHT_BYTES[rows[0]["gemm_dtype"]]
-    flops, moved = 2 * m * n * k, (n * k + m * k) * width + 2 * m * n
-    quantised = 0.0 if precision == "bf16" else m * k * (2 + width)
-
-    def predicted(p: Array) -> Array:
-        share, rows_, inner, columns, *rest = p
-        eta, read = rest if fixed is None else fixed
-        compute = flops * (1 + rows_ / m + inner / k + columns / n) / (chip.peak[precision] * share)
-        memory = (moved + read) / (chip.bandwidth * eta)
-        extra = (quantised + read) / (chip.bandwidth * eta) if precision != "bf16" else 0.0
-        return np.asarray(np.maximum(compute, memory) + extra)
-
-    kinds = ["share", "half", "half", "half"] + (["bandwidth_share", "read"] if fixed is None else [])
-    start = [0.7, 100.0, 200.0, 200.0] + ([0.8, 1e7] if fixed is None else [])
-    values, errors = _fit(predicted, latency / 1e3, start, kinds)
-    names = ["compute_share", "half_rows", "half_inner", "half_columns", "bandwidth_share", "half_read"]
-    return dict(zip(names, values.tolist(), strict=False)), errors, len(rows)
+    known = {
+        "peak": chip.peak[precision], "bandwidth": chip.bandwidth, "m": m, "n": n, "k": k,
+        "moved": (n * k + m * k) * width + 2 * m * n, **{c.name: 0.0 for c in CONVERTED}, **fixed,
+    }  # fmt: skip
+    shapes = [(row["n"], row["k"]) for row in rows]
+    return fit(_bound(_product_formula(), known), latency / 1e3, constants, shapes)
 
 
 def _fit_attention(
-    chip: Chip, kind: str, rows: list[dict[str, str]], bandwidth: float, read: float
-) -> tuple[float, tuple[float, float], int]:
-    length = "isl" if kind == "attention_prefill" else "context"
-    names = ("batch_size", length, "num_heads", "num_key_value_heads", "head_dim", "window_size", "latency_ms")
-    b, s, heads, kv_heads, width, window, latency = _numbers(rows, *names)
+    chip: Chip, stem: str, rows: Rows, constants: tuple[Constant, ...], fixed: Mapping[str, float]
+) -> Result:
+    names = ("num_heads", "num_key_value_heads", "head_dim", "window_size")
+    length = "isl" if stem == PREFILL else "context"
+    b, s, heads, kv_heads, width, window, latency = _numbers(rows, "batch_size", length, *names, "latency_ms")
     w = np.where(window > 0, np.minimum(window, s), s)
-    if kind == "attention_prefill":
-        seen = np.minimum(s / 2, w * (1 - (w - 1) / (2 * s)))
-        flops, moved = 4 * b * s * heads * width * seen, 4 * b * s * width * (kv_heads + heads)
-    else:
-        flops, moved = 4 * b * heads * width * w, 4 * b * width * (w * kv_heads + heads)
-
-    def prefill(p: Array) -> Array:
-        return np.asarray(flops / (chip.peak["bf16"] * p[0]) + (moved + read) / (chip.bandwidth * bandwidth))
-
-    def decode(p: Array) -> Array:
-        return np.asarray((moved + p[0]) / (chip.bandwidth * bandwidth))
-
-    model, start, kinds = (prefill, [0.4], ["share"]) if kind == "attention_prefill" else (decode, [3e7], ["read"])
-    values, errors = _fit(model, latency / 1e3, start, kinds)
-    return float(values[0]), errors, len(rows)
-
-
-def _fit(
-    predicted: Callable[[Array], Array], seconds: Array, start: list[float], kinds: list[str]
-) -> tuple[Array, tuple[float, float]]:
-    """Return the constants that fit one half of the rows in log time, and (median, p90) error on the other half."""
-    from scipy.optimize import least_squares
-
-    def misses(p: Array, part: Any) -> Array:
-        return np.asarray(np.log(predicted(np.exp(p))[part] / seconds[part]))
-
-    order = np.random.default_rng(0).permutation(seconds.size)
-    fitted, other = order[::2], order[1::2]
-    low, high = (np.log([BOUNDS[kind][side] for kind in kinds]) for side in (0, 1))
-    result = least_squares(
-        lambda p: misses(p, fitted), np.log(start), bounds=(low, high), loss="soft_l1", f_scale=SPREAD
-    )
-    error = np.abs(np.expm1(misses(result.x, other)))
-    return np.exp(result.x), (float(np.median(error)), float(np.quantile(error, 0.9)))
+    causal = stem == PREFILL
+    queries = b * heads * (s if causal else 1)
+    cached = b * kv_heads * (s if causal else w) * width
+    seen = np.minimum(s / 2, w * (1 - (w - 1) / (2 * s))) if causal else w
+    known = {
+        "peak_bf16": chip.peak["bf16"], "bandwidth": chip.bandwidth, "flops": 4 * queries * width * seen,
+        "moved": 4 * (cached + queries * width), "elements": queries * width + causal * cached, "width": width,
+        "attention_share": 1.0, "attention_width": 1.0, **fixed,
+    }  # fmt: skip
+    shapes = [tuple(row[name] for name in names) for row in rows]
+    return fit(_bound(_attention_formula(causal), known), latency / 1e3, constants, shapes)

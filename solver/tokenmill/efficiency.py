@@ -12,13 +12,22 @@ from tokenmill import data
 from tokenmill.catalog import Catalog, Figure
 
 GENERIC = "generic"
-UNIT_OF_KERNEL = {"half_read": "B", "attention_half_read": "B"}
+TABLES = ("kernels.csv", "training.csv")
+"""Constants of chips below catalog/efficiency: of single kernels, and of training over single kernels."""
+WIDE = "bf16"
+NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4"}
+"""Formats without measured products, and the format whose kernels resemble theirs."""
+CONVERT = "convert_"
+NONE_TO_CONVERT = Figure(0.0, "", "definition: products of 16 bits and more take their input as it is", "input")
 
 
 @cache
 def _kernels() -> dict[tuple[str, str, str], dict[str, str]]:
-    with (data.path("catalog") / "efficiency" / "kernels.csv").open(encoding="utf-8", newline="") as file:
-        return {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}
+    found = {}
+    for name in TABLES:
+        with (data.path("catalog") / "efficiency" / name).open(encoding="utf-8", newline="") as file:
+            found |= {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}
+    return found
 
 
 @cache
@@ -29,7 +38,7 @@ def _engines() -> dict[str, dict[str, Any]]:
 
 @cache
 def kernel_constants() -> frozenset[str]:
-    """Return the names of the constants that kernels were fitted for."""
+    """Return the names of the fitted constants of chips."""
     return frozenset(constant for _, constant, _ in _kernels())
 
 
@@ -39,20 +48,23 @@ def chip_constant(catalog: Catalog, chip_id: str, constant: str, precision: str)
     `constant`: one of `kernel_constants`; `precision`: key of `Chip.peak` ("" where it does not depend on it). A chip
     whose largest product was measured keeps its own compute share.
     """
-    wanted = precision if any((c, p) == (constant, precision) for _, c, p in _kernels()) else ""
+    wanted = NEAREST.get(precision, precision)
+    narrow = any(p == wanted != WIDE for _, _, p in _kernels())
+    if constant.startswith(CONVERT) and not narrow:
+        return NONE_TO_CONVERT
+    choices = (wanted, "") if constant.startswith(CONVERT) else (wanted, WIDE, "")
     lineage = catalog.lineage(chip_id)
     for chip in lineage:
-        row = _kernels().get((chip.id, constant, wanted)) or _kernels().get((chip.id, constant, "bf16"))
+        row = next((row for word in choices if (row := _kernels().get((chip.id, constant, word)))), None)
         if row is not None:
-            own = chip.id == chip_id
+            own = chip.id == chip_id and precision == wanted
             source = f"{row['source']}, {chip.id}, {row['rows']} rows, median error {float(row['median_error']):.0%}"
             return Figure(float(row["value"]), row["unit"], source, "calibrated" if own else "guess")
     if constant in ("compute_share", "bandwidth_share"):
         return catalog.measured_share(chip_id, precision if constant == "compute_share" else "bandwidth")
-    values = [
-        float(row["value"]) for (_, c, p), row in _kernels().items() if c == constant and p in (wanted, "bf16", "")
-    ]
-    return Figure(median(values), UNIT_OF_KERNEL.get(constant, "1"), f"median of fitted chips: {constant}", "guess")
+    rows = [row for (_, c, p), row in _kernels().items() if c == constant and p in choices]
+    value = median(float(row["value"]) for row in rows)
+    return Figure(value, rows[0]["unit"], f"median of fitted chips: {constant}", "guess")
 
 
 def engine_figure(name: str, field: str) -> Figure:

@@ -1,0 +1,108 @@
+"""Least squares in log time with whole groups left out, and the record of a fitted constant."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+SPREAD = 0.1
+"""Relative error from which a row counts linearly: kernels choose among tilings that no smooth formula follows."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant to fit: its name, where the fit starts, and the range it may take (in its own unit)."""
+
+    name: str
+    unit: str
+    start: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A constant of a chip with what it was fitted on, and the errors of times on the groups left out of the fit."""
+
+    chip: str
+    constant: str
+    precision: str
+    value: float
+    unit: str
+    rows: int
+    median_error: float
+    p90_error: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """Values by name, fitted on all rows; median and 90th percentile error of the same fit on half of the groups, on the other half."""
+
+    values: dict[str, float]
+    median_error: float
+    p90_error: float
+    rows: int
+
+
+def halves(groups: Sequence[Any], seed: int = 0) -> NDArray[np.bool_]:
+    """Return which rows belong to the half to fit on, whole groups together (drawn from a fixed seed)."""
+    known = sorted(set(groups))
+    order = np.random.default_rng(seed).permutation(len(known))
+    side = {group: bool(place % 2 == 0) for group, place in zip(known, order, strict=True)}
+    return np.array([side[group] for group in groups])
+
+
+def fit(
+    predicted: Callable[[dict[str, float]], Array], seconds: Array, constants: Sequence[Constant], groups: Sequence[Any]
+) -> Result:
+    """Fit constants so that `predicted(values)` [s] meets measured `seconds` in log time (soft absolute error)."""
+    from scipy.optimize import least_squares
+
+    names = [constant.name for constant in constants]
+    start, low, high = (np.log([getattr(c, field) for c in constants]) for field in ("start", "low", "high"))
+
+    def misses(logs: Array, part: NDArray[np.bool_]) -> Array:
+        values = dict(zip(names, np.exp(logs).tolist(), strict=True))
+        return np.asarray(np.log(predicted(values)[part] / seconds[part]))
+
+    def fitted(part: NDArray[np.bool_]) -> Array:
+        found = least_squares(lambda x: misses(x, part), start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD)
+        return np.asarray(found.x)
+
+    half = halves(groups)
+    error = np.abs(np.expm1(misses(fitted(half), ~half)))
+    whole = np.exp(fitted(np.ones(seconds.size, bool)))
+    values = dict(zip(names, whole.tolist(), strict=True))
+    return Result(values, float(np.median(error)), float(np.quantile(error, 0.9)), int(seconds.size))
+
+
+def records(chip: str, precision: str, result: Result, constants: Iterable[Constant], source: str) -> list[Fitted]:
+    """Return the constants of one fit as records."""
+    return [
+        Fitted(chip, c.name, precision, result.values[c.name], c.unit, result.rows, result.median_error, result.p90_error,
+               source)
+        for c in constants
+    ]  # fmt: skip
+
+
+def write_constants(constants: Iterable[Fitted], path: Path) -> None:
+    """Write constants as CSV, whole or not at all."""
+    aside = path.with_suffix(".new")
+    with aside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(
+            ["chip", "constant", "precision", "value", "unit", "rows", "median_error", "p90_error", "source"]
+        )
+        for c in constants:
+            numbers = [f"{c.value:.5g}", c.unit, c.rows, f"{c.median_error:.3f}", f"{c.p90_error:.3f}"]
+            writer.writerow([c.chip, c.constant, c.precision, *numbers, c.source])
+    aside.replace(path)
