@@ -16,7 +16,7 @@ from tokenmill.candidates.bind import Binder, Leaf
 from tokenmill.candidates.choices import held_values, numeric_values, word_combinations
 from tokenmill.candidates.columns import Column, CouplingUse, Dropped, WorkloadColumns
 from tokenmill.candidates.evaluate import GroupTable, Setting, Tally, blocks
-from tokenmill.candidates.gather import Gathered, Read, columns_of, gather
+from tokenmill.candidates.gather import Gathered, Read, columns_of, gather, plain
 from tokenmill.candidates.program import ONLY, PART, Needs, Program, group_leaves, prepare
 from tokenmill.catalog import Catalog, System
 from tokenmill.errors import CatalogError
@@ -304,16 +304,17 @@ def _counts(ask: Ask, contexts: Mapping[str, Context]) -> dict[str, tuple[float,
 
 
 def _dropped(ask: Ask, role: Role, tallies: list[tuple[str, Tally]]) -> Iterator[Dropped]:
-    rules = {rule.name: rule for rule in role.rules}
-    for part in role.parts.values():
-        rules |= {rule.name: rule for rule in part.rules}
+    every = (role, *role.parts.values())
+    rules = {rule.name: rule for one in every for rule in one.rules}
+    keys = {axis.symbol.name: axis.key for one in every for axis in one.axes if axis.symbol is not None}
     merged: dict[str, Tally] = {}
     for system, tally in tallies:
         merged.setdefault(system, Tally()).add(tally)
     for system, tally in merged.items():
         for name, count in tally.count.items():
             rule = rules[name]
-            shortfall, nearest = tally.nearest.get(name, (None, {}))
+            shortfall, values = tally.nearest.get(name, (None, {}))
+            nearest = {keys[symbol]: plain(value) for symbol, value in values.items() if symbol in keys}
             yield Dropped(
                 ask.workload.name, role.name, system, name, rule.kind, count, shortfall, rule.unit, rule.cure, nearest
             )
