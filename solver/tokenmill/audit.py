@@ -46,7 +46,9 @@ def check(
     worst = Fraction(0)
     for found in residuals(case):
         if found.missed > TOLERANCE:
-            raise AuditError(f"the plan does not hold: {found.what} is missed by {float(found.missed):.3g} of its right-hand side")
+            raise AuditError(
+                f"the plan does not hold: {found.what} is missed by {float(found.missed):.3g} of its right-hand side"
+            )
         worst = max(worst, found.missed)
     return float(worst)
 
@@ -114,8 +116,12 @@ def _load(case: Case) -> Iterator[Residual]:
         for role in workload.columns:
             held = asked.role_held.get(role, {}).get("layout.replicas", asked.held.get("layout.replicas"))
             for h, l in case.moments if held else ():
-                here = [r for r in case.plan.running if (r.period, r.slice) == (h, l) and columns[r.column].role == role]
-                count = sum((exact(r.replicas) for r in here if columns[r.column].workload == workload.workload), Fraction(0))
+                here = [
+                    r for r in case.plan.running if (r.period, r.slice) == (h, l) and columns[r.column].role == role
+                ]
+                count = sum(
+                    (exact(r.replicas) for r in here if columns[r.column].workload == workload.workload), Fraction(0)
+                )
                 yield at_most(f"least replicas of {role}", exact(min(held or (0,))), count)
                 yield at_most(f"most replicas of {role}", count, exact(max(held or (0,))))
 
@@ -129,7 +135,9 @@ def _capacity(case: Case) -> Iterator[Residual]:
         for bought in in_hand(case, h, l):
             offer = offer_of(case, bought)
             key = ((bought.system, tenure_of(bought.market), offer.by_chip), bought.site)
-            room[key] = room.get(key, Fraction(0)) + exact(bought.count) * (offer.chips if offer.by_chip else offer.domains)
+            room[key] = room.get(key, Fraction(0)) + exact(bought.count) * (
+                offer.chips if offer.by_chip else offer.domains
+            )
             shape[key] = offer
         pools = [r for r in case.plan.running if (r.period, r.slice) == (h, l)]
         for together in going(case, h):
@@ -138,7 +146,9 @@ def _capacity(case: Case) -> Iterator[Residual]:
                 here = stand.setdefault(key, {})
                 here[chips] = here.get(chips, 0) + number
             for key, replicas in stand.items():
-                yield _fits(replicas, shape.get(key), room.get(key, Fraction(0)), f"{key[0][0]} at {key[1]}, period {h}, {l}")
+                yield _fits(
+                    replicas, shape.get(key), room.get(key, Fraction(0)), f"{key[0][0]} at {key[1]}, period {h}, {l}"
+                )
 
 
 def _standing(
@@ -179,7 +189,11 @@ def _money(case: Case) -> Iterator[Residual]:
         yield equal("cost", exact(case.plan.cost_total), counted.cost)
         kinds = sum((exact(v) for v in (case.plan.cost_by_kind or {}).values()), Fraction(0))
         yield equal("cost by kind", kinds, exact(case.plan.cost_total))
-        yield equal("cost by period", sum((exact(v) for v in case.plan.cost_by_period), Fraction(0)), exact(case.plan.cost_total))
+        yield equal(
+            "cost by period",
+            sum((exact(v) for v in case.plan.cost_by_period), Fraction(0)),
+            exact(case.plan.cost_total),
+        )
         yield equal(
             "cost by workload", sum((exact(v) for v in (case.plan.cost_by_workload or {}).values()), Fraction(0)),
             exact(case.plan.cost_total) if case.plan.cost_by_workload else Fraction(0),

@@ -28,7 +28,11 @@ def supply(case: Case) -> Iterator[Residual]:
                 if most is not None:
                     yield at_most(f"supply of {system} in period {h}", count, most)
             for system, count in owned.items():
-                have = sum(o.count for o in case.problem.hardware.owned if o.system == system and (o.retires is None or o.retires >= h))
+                have = sum(
+                    o.count
+                    for o in case.problem.hardware.owned
+                    if o.system == system and (o.retires is None or o.retires >= h)
+                )
                 yield at_most(f"owned {system} in period {h}", count, Fraction(have))
 
 
@@ -90,7 +94,11 @@ def limits(case: Case) -> Iterator[Residual]:
                 yield at_most(f"power in period {h}, {l}", _watts(case, None, h, l, together), exact(bounds.power))
             for site in case.problem.hardware.sites:
                 if isfinite(site.power):
-                    yield at_most(f"power at {site.name} in period {h}, {l}", _watts(case, site.name, h, l, together), exact(site.power))
+                    yield at_most(
+                        f"power at {site.name} in period {h}, {l}",
+                        _watts(case, site.name, h, l, together),
+                        exact(site.power),
+                    )
 
 
 def runs(case: Case) -> Iterator[Residual]:
@@ -148,7 +156,11 @@ def flows(case: Case) -> Iterator[Residual]:
     for (name, h, l), amount in used.items():
         arc = arcs[name]
         chips = sum(
-            (exact(b.count) * offer_of(case, b).chips for b in in_hand(case, h, l) if (b.system, b.site) == (arc.system, arc.site)),
+            (
+                exact(b.count) * offer_of(case, b).chips
+                for b in in_hand(case, h, l)
+                if (b.system, b.site) == (arc.system, arc.site)
+            ),
             Fraction(0),
         )
         yield at_most(f"arc {name} in period {h}, {l}", amount, exact(arc.capacity) + exact(arc.per_chip) * chips)
@@ -171,9 +183,16 @@ def _sent(case: Case) -> Iterator[Residual]:
                     free = free or (column.role in (coupling.source, coupling.target) and not at_node)
                     end = column.ends.get(coupling.name)
                     if column.role == coupling.source and end is not None and end.per_unit:
-                        due += sum((exact(rate) * exact(end.per_unit[b]) for (b, _), rate in running.rates.items()), Fraction(0))
+                        due += sum(
+                            (exact(rate) * exact(end.per_unit[b]) for (b, _), rate in running.rates.items()),
+                            Fraction(0),
+                        )
                 if not free and len(workload.couplings) == 1:
-                    yield equal(f"bytes of {workload.workload}, {coupling.name}, period {h}, {l}", _leaving(case, workload.workload, h, l), due)
+                    yield equal(
+                        f"bytes of {workload.workload}, {coupling.name}, period {h}, {l}",
+                        _leaving(case, workload.workload, h, l),
+                        due,
+                    )
 
 
 def _leaving(case: Case, workload: str, h: int, l: str) -> Fraction:

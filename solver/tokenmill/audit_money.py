@@ -57,7 +57,11 @@ def _worth_after(case: Case, seconds: Fraction) -> Fraction:
 def _slices(case: Case, bought: Purchase) -> Fraction:
     """Return the share of the day that a purchase is for."""
     table = case.problem.horizon.slices
-    return sum((Fraction(v) for v in table.values()), Fraction(0)) if bought.slice is None else Fraction(table[bought.slice])
+    return (
+        sum((Fraction(v) for v in table.values()), Fraction(0))
+        if bought.slice is None
+        else Fraction(table[bought.slice])
+    )
 
 
 def _payments(case: Case, bought: Purchase) -> tuple[dict[int, Fraction], Fraction]:
@@ -70,10 +74,14 @@ def _payments(case: Case, bought: Purchase) -> tuple[dict[int, Fraction], Fracti
         term = Fraction(offer.commitment or 0.0)
         whole = term * max(1, ceil(case.length / term))
         rate = count * price_of(offer, bought.period) / HOUR
-        covered = {h: min(case.length, whole - (h - bought.period) * case.length) for h in range(bought.period, last + 1)}
+        covered = {
+            h: min(case.length, whole - (h - bought.period) * case.length) for h in range(bought.period, last + 1)
+        }
         paid = {h: rate * seconds for h, seconds in covered.items() if seconds > 0}
         if case.problem.horizon.commitments == "full":
-            paid[last] = paid.get(last, Fraction(0)) + rate * max(Fraction(0), whole - (last - bought.period + 1) * case.length)
+            paid[last] = paid.get(last, Fraction(0)) + rate * max(
+                Fraction(0), whole - (last - bought.period + 1) * case.length
+            )
         return paid, Fraction(0)
     hours = _slices(case, bought) * case.length / HOUR
     return {h: count * price_of(offer, h) * hours for h in range(bought.period, bought.until + 1)}, Fraction(0)

@@ -90,7 +90,7 @@ class CatalogLike(Protocol):
 
 
 def offers(problem: Problem, catalog: CatalogLike) -> tuple[list[Offer], list[Mistake]]:
-    """Return every offer of a problem, and a note for each system and market that is left out, with the reason.
+    """Return every offer of a problem, and a note for each system left out of markets, with the reason.
 
     Asked systems, or all that the asked maturity admits; the user's prices win over the catalogue's; owned systems are
     offers at price 0.
@@ -98,15 +98,21 @@ def offers(problem: Problem, catalog: CatalogLike) -> tuple[list[Offer], list[Mi
     found: list[Offer] = []
     notes: list[Mistake] = []
     for name in _asked(problem, catalog):
+        missing = []
         for market in problem.hardware.markets:
             made = _in_market(problem, catalog, name, market)
-            if isinstance(made, Mistake):
-                notes.append(made)
+            if isinstance(made, str):
+                missing.append(f"{market}{made}")
                 continue
             found += made
+        if missing:
+            lacks = f"no price of {name} for {', '.join(missing)}"
+            notes.append(
+                Mistake(f"hardware.systems.{name}", lacks, "a price in the catalogue or under [[hardware.price]]")
+            )
     for owned in problem.hardware.owned:
         base = _base(problem, catalog, owned.system, "owned", "owned", 0.0)
-        sites = None if owned.site is None else (owned.site,)
+        sites = base.sites if owned.site is None else (owned.site,)
         found.append(replace(base, sites=sites, at_most=owned.count, until=owned.retires, price_source="owned"))
     return sorted(_merged(found), key=lambda offer: offer.key), notes
 
@@ -124,29 +130,24 @@ def _name(system: Any) -> str:
     return system if isinstance(system, str) else str(system.id)
 
 
-def _in_market(problem: Problem, catalog: CatalogLike, name: str, market: str) -> list[Offer] | Mistake:
-    """Return the offers of a system in a market (one a price tier), or why there are none."""
-    kind = KIND_OF_MARKET[market]
+def _in_market(problem: Problem, catalog: CatalogLike, name: str, market: str) -> list[Offer] | str:
+    """Return the offers of a system in a market (one a price tier), or words on why there are none."""
     own = [p for p in problem.hardware.prices if p.market == market and _same(catalog, p.system, name)]
-    key = f"hardware.systems.{name}"
     if own:
         return _own_price(problem, catalog, name, market, own)
     narrow = {k: v for k in ("provider", "region", "price_date") if (v := getattr(problem.hardware, k)) is not None}
     try:
         choice = catalog.price(name, market, **narrow)
     except CatalogError as error:
-        return Mistake(
-            key, f"no {market} price of {name} ({error})", "a price in the catalogue or under [[hardware.price]]"
-        )
-    if choice is None:
-        return Mistake(key, f"no {market} price of {name}", "a price in the catalogue or under [[hardware.price]]")
-    offer = _base(problem, catalog, name, market, kind, 0.0)
-    price = choice.purchase if kind == "buy" else choice.per_chip_hour
+        return f" ({error})"
+    kind = KIND_OF_MARKET[market]
+    price = None if choice is None else choice.purchase if kind == "buy" else choice.per_chip_hour
     if price is None:
-        return Mistake(key, f"no {market} price of {name}", "a price in the catalogue or under [[hardware.price]]")
+        return ""
+    offer = _base(problem, catalog, name, market, kind, 0.0)
     source = ", ".join((*_providers(choice), str(getattr(choice, "date", "")))).strip(", ")
-    price = float(price) if kind == "buy" else float(price) * offer.chips
-    return [replace(offer, price=price, price_source=source, stale=bool(getattr(choice, "stale", False)))]
+    whole = float(price) * (1 if kind == "buy" else offer.chips)
+    return [replace(offer, price=whole, price_source=source, stale=bool(getattr(choice, "stale", False)))]
 
 
 def _providers(choice: Any) -> tuple[str, ...]:

@@ -54,8 +54,10 @@ class Case:
 
 
 def replica(rng: Random, system: str, role: str, number: int, chips: int, speed: float, classes: int) -> Column:
-    rates = tuple(round(chips * speed * rng.choice([0.8, 1.0, 1.3]) / (1 + 2 * b * (role == "mixed")), 2) for b in range(classes))
-    watts = chips * (rng.choice([600.0, 700.0]) if system == "a" else rng.choice([300.0, 1200.0]))
+    rates = tuple(
+        round(chips * speed * rng.choice([0.8, 1.0, 1.3]) / (1 + 2 * b * (role == "mixed")), 2) for b in range(classes)
+    )
+    watts = chips * (rng.choice([500.0, 900.0]) if system == "a" else rng.choice([250.0, 1000.0]))
     points = [OperatingPoint({"batch": 1}, rates, watts)]
     if rng.random() < 0.3:  # another operating point: slower, and less power
         points.append(OperatingPoint({"batch": 2}, tuple(round(0.7 * r, 2) for r in rates), 0.6 * watts))
@@ -70,13 +72,15 @@ def replica(rng: Random, system: str, role: str, number: int, chips: int, speed:
 def random_case(seed: int) -> Case:
     """Return a small problem with several limits, each set near what the cheapest unlimited plan would use."""
     rng = Random(seed)
-    systems = {"a": (4, 1), "b": rng.choice([(8, 1), (4, 2), (6, 1)])}  # chips a domain, domains a system
+    systems = {"a": (4, 1), "b": rng.choice([(4, 1), (4, 1), (4, 2), (6, 1)])}  # chips a domain, domains a system
     classes = 1 if rng.random() < 0.05 else 2
     columns: dict[str, list[Column]] = {"mixed": [], "prefill": [], "decode": []}
     for system, (domain, _) in systems.items():
         sizes = [rng.choice([1, 2, 3, 4]), rng.choice([2, 3, 4, 6, domain + 2])]
         speed = {"a": 0.8, "b": 2.0}[system]
-        columns["mixed"] += [replica(rng, system, "mixed", n, g, speed, classes) for n, g in enumerate(sizes[: rng.choice([1, 2])])]
+        columns["mixed"] += [
+            replica(rng, system, "mixed", n, g, speed, classes) for n, g in enumerate(sizes[: rng.choice([1, 2])])
+        ]
     split = rng.random() < 0.97
     if split:
         where = rng.choice([("a", "a")] * 8 + [("a", "b"), ("b", "a")])
@@ -112,7 +116,9 @@ def random_case(seed: int) -> Case:
 
 def _training(rng: Random) -> WorkloadColumns:
     column = []
-    for number, (system, chips, days) in enumerate([("a", 4, 30.0), ("a", 8, 18.0), ("b", 8, 15.0)][: rng.choice([2, 3])]):
+    for number, (system, chips, days) in enumerate(
+        [("a", 4, 30.0), ("a", 8, 18.0), ("b", 8, 15.0)][: rng.choice([2, 3])]
+    ):
         column.append(Column(f"run-{number}", "train", "train", "run", system, chips, ((system, chips),), {}, (), chips * 100.0,
                              chips * rng.choice([500.0, 700.0]), days * DAY))  # fmt: skip
     return WorkloadColumns("train", "toy", "run", {"train": tuple(column)}, (("train",),), (), (), ())
@@ -122,8 +128,15 @@ def _offers(rng: Random, systems: dict[str, tuple[int, int]]) -> tuple[Offer, ..
     offers = []
     for system, (domain, domains) in systems.items():
         chips = domain * domains
-        rent = chips * rng.choice([1.5, 2.0, 2.5]) * (2.6 if system == "b" else 1.0)
-        shape = {"chips": chips, "domain": domain, "domains": domains, "host_power": 400.0, "chip_idle": 50.0, "chip_tdp": 700.0}
+        rent = chips * rng.choice([1.5, 2.0, 2.5]) * (3.4 if system == "b" else 1.0)
+        shape = {
+            "chips": chips,
+            "domain": domain,
+            "domains": domains,
+            "host_power": 400.0,
+            "chip_idle": 50.0,
+            "chip_tdp": 700.0,
+        }
         offers.append(Offer(system, "on-demand", "rent", rent, **shape))
         if rng.random() < 0.7:  # cheaper over the year once the residual is taken off, dearer in cash
             offers.append(Offer(system, "buy", "buy", round(rent * 8760 * rng.choice([1.5, 2.0, 3.0]), 0), **shape))
@@ -214,7 +227,12 @@ def best_cost(case: Case) -> float:
     runs: list[tuple[Column, Offer] | None] = [None]
     if case.run:
         limit = next(w.deadline for w in case.problem.workloads if w.name == "train") or inf
-        runs = [(c, o) for c in case.run.columns["train"] for o in case.offers if o.system == c.system and (c.duration or 0) <= limit]
+        runs = [
+            (c, o)
+            for c in case.run.columns["train"]
+            for o in case.offers
+            if o.system == c.system and (c.duration or 0) <= limit
+        ]
     found = []
     for counts in product(*(range(m + 1) for m in most)):
         for run in runs:
@@ -225,7 +243,11 @@ def best_cost(case: Case) -> float:
     refuted: list[tuple[tuple[int, ...], object]] = []
     for cost, counts, run in found:
         key = run if case.problem.limits.power else None
-        if any(k == key and all(a <= b for a, b in zip(counts, worse, strict=True)) for worse, k in refuted if case.problem.limits.power is None):
+        if any(
+            k == key and all(a <= b for a, b in zip(counts, worse, strict=True))
+            for worse, k in refuted
+            if case.problem.limits.power is None
+        ):
             continue
         if carries(case, stands, counts, run):
             return cost
@@ -245,7 +267,9 @@ def _enough(case: Case, stand: Stand) -> int:
     return ceil(sum(case.demand * share / rate for share, rate in zip(case.pool.shares, rates, strict=True)) - 1e-9)
 
 
-def _systems(case: Case, stands: list[Stand], counts: tuple[int, ...], run: tuple[Column, Offer] | None) -> dict[Offer, int]:
+def _systems(
+    case: Case, stands: list[Stand], counts: tuple[int, ...], run: tuple[Column, Offer] | None
+) -> dict[Offer, int]:
     """Return systems (chips where had by the chip) of each offer that shared replicas and a run on bought ones need."""
     need: dict[Offer, int] = {}
     for offer in case.offers:
@@ -253,7 +277,11 @@ def _systems(case: Case, stands: list[Stand], counts: tuple[int, ...], run: tupl
         if run and run[1] is offer and offer.kind == "buy":
             items.append(run[0].chips)
         if items:
-            need[offer] = sum(items) if offer.by_chip else ceil(fewest_domains(tuple(sorted(items)), offer.domain) / offer.domains)
+            need[offer] = (
+                sum(items)
+                if offer.by_chip
+                else ceil(fewest_domains(tuple(sorted(items)), offer.domain) / offer.domains)
+            )
     return need
 
 
@@ -298,7 +326,9 @@ def _fixed_power(case: Case, stands: list[Stand], counts: tuple[int, ...], run: 
         column, offer = run
         watts += column.power_loaded - column.chips * offer.chip_idle
         if offer.kind == "rent":
-            whole = column.chips / offer.chips if offer.by_chip else ceil(ceil(column.chips / offer.domain) / offer.domains)
+            whole = (
+                column.chips / offer.chips if offer.by_chip else ceil(ceil(column.chips / offer.domain) / offer.domains)
+            )
             watts += whole * (offer.host_power + offer.chips * offer.chip_idle)
     return watts
 
@@ -311,7 +341,13 @@ def carries(case: Case, stands: list[Stand], counts: tuple[int, ...], run: tuple
     rows: list[tuple[np.ndarray, float, float]] = []
     for b, share in enumerate(case.pool.shares):
         if share > 0.0:
-            rows.append((np.array([float(path[0] == b) for path in paths] + [0.0] * len(points)), case.demand * share, case.demand * share))
+            rows.append(
+                (
+                    np.array([float(path[0] == b) for path in paths] + [0.0] * len(points)),
+                    case.demand * share,
+                    case.demand * share,
+                )
+            )
     for k, (n, p) in enumerate(points):
         row = np.zeros(width)
         for j, (b, places) in enumerate(paths):
@@ -322,8 +358,17 @@ def carries(case: Case, stands: list[Stand], counts: tuple[int, ...], run: tuple
         if number:
             rows.append((np.array([0.0] * len(paths) + [float(m == n) for m, _ in points]), number, number))
     if case.problem.limits.power is not None:
-        extra = [stands[n].column.points[p].power_loaded - stands[n].column.chips * stands[n].offer.chip_idle for n, p in points]
-        rows.append((np.array([0.0] * len(paths) + extra), -inf, case.problem.limits.power - _fixed_power(case, stands, counts, run)))
+        extra = [
+            stands[n].column.points[p].power_loaded - stands[n].column.chips * stands[n].offer.chip_idle
+            for n, p in points
+        ]
+        rows.append(
+            (
+                np.array([0.0] * len(paths) + extra),
+                -inf,
+                case.problem.limits.power - _fixed_power(case, stands, counts, run),
+            )
+        )
     for link in case.links:
         row = np.array([_bytes_over(link, stands, path) for path in paths] + [0.0] * len(points))
         rows.append((row, -inf, link.capacity))

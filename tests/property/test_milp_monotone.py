@@ -61,7 +61,10 @@ def test_more_room_never_costs_more(seed, low, more):
 def test_prices_scale_costs_and_leave_the_plan(seed, factor):
     case = random_case(seed)
     dearer = replace(case, offers=tuple(replace(offer, price=factor * offer.price) for offer in case.offers))
-    plans = [solve_programme(c.problem, c.columns, c.offers, c.links, demand=c.table(), value_of_next=False) for c in (case, dearer)]
+    plans = [
+        solve_programme(c.problem, c.columns, c.offers, c.links, demand=c.table(), value_of_next=False)
+        for c in (case, dearer)
+    ]
     assert plans[1].cost_total == pytest.approx(factor * plans[0].cost_total)
     for a, b in zip(plans[0].purchases, plans[1].purchases, strict=True):
         assert (a.system, a.market, a.count, a.workload) == (b.system, b.market, b.count, b.workload)
@@ -75,7 +78,9 @@ def test_order_of_the_input_does_not_matter(seed):
     def shuffled(items):
         return tuple(rng.sample(list(items), len(items)))
 
-    columns = tuple(replace(w, columns={k: shuffled(w.columns[k]) for k in shuffled(w.columns)}) for w in shuffled(case.columns))
+    columns = tuple(
+        replace(w, columns={k: shuffled(w.columns[k]) for k in shuffled(w.columns)}) for w in shuffled(case.columns)
+    )
     problem = replace(case.problem, workloads=shuffled(case.problem.workloads))
     one = solve_programme(case.problem, case.columns, case.offers, case.links, demand=case.table())
     other = solve_programme(problem, columns, shuffled(case.offers), shuffled(case.links), demand=case.table())

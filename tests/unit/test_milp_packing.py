@@ -24,7 +24,8 @@ def fits(items: tuple[int, ...], rooms: tuple[int, ...]) -> bool:
         return True
     size, rest = items[0], items[1:]
     return any(
-        room >= size and fits(rest, tuple(sorted((*rooms[:n], room - size, *rooms[n + 1 :])))) for n, room in enumerate(rooms)
+        room >= size and fits(rest, tuple(sorted((*rooms[:n], room - size, *rooms[n + 1 :]))))
+        for n, room in enumerate(rooms)
     )
 
 
@@ -37,7 +38,9 @@ def allowed(counts: dict[int, int], domain: int, domains: int) -> bool:
     small = [g for g in counts if g not in rule.whole]
     return free >= 0 and any(
         sum(times) <= free
-        and all(sum(dict(p).get(g, 0) * n for p, n in zip(rule.patterns, times, strict=True)) >= counts[g] for g in small)
+        and all(
+            sum(dict(p).get(g, 0) * n for p, n in zip(rule.patterns, times, strict=True)) >= counts[g] for g in small
+        )
         for times in product(range(free + 1), repeat=len(rule.patterns))
     )
 
@@ -56,7 +59,10 @@ def test_rules_are_exact(sizes, numbers, domain, domains):
     assert allowed(counts, domain, domains) == expected
 
 
-@given(numbers=st.dictionaries(st.sampled_from([1, 2, 3, 4, 5, 8, 11]), st.integers(0, 4), max_size=4), domain=st.sampled_from([5, 8]))
+@given(
+    numbers=st.dictionaries(st.sampled_from([1, 2, 3, 4, 5, 8, 11]), st.integers(0, 4), max_size=4),
+    domain=st.sampled_from([5, 8]),
+)
 def test_filling_holds_everything_or_says_so(numbers, domain):
     items = tuple(sorted((g for g, n in numbers.items() if g <= domain for _ in range(n)), reverse=True))
     whole = sum(-(-g // domain) * n for g, n in numbers.items() if g > domain)
@@ -65,7 +71,9 @@ def test_filling_holds_everything_or_says_so(numbers, domain):
             laid = fill(numbers, domain, domains)
             assert sum(spans * times for _, spans, times in laid) <= domains
             assert all(sum(g * n for g, n in pattern) <= spans * domain for pattern, spans, _ in laid)
-            assert {g: sum(dict(p).get(g, 0) * t for p, _, t in laid) for g, n in numbers.items() if n} == {g: n for g, n in numbers.items() if n}
+            assert {g: sum(dict(p).get(g, 0) * t for p, _, t in laid) for g, n in numbers.items() if n} == {
+                g: n for g, n in numbers.items() if n
+            }
         else:
             with pytest.raises(SolverError, match="do not fit"):
                 fill(numbers, domain, domains)

@@ -45,7 +45,9 @@ def test_a_peak_is_rented_for_its_slice_alone():
 def test_buying_pays_the_price_less_what_is_left():
     own = Ownership(life=5 * YEAR, residual=0.0)
     asked = problem(hardware={"ownership": own})
-    plan = solve(asked, [pool(pool_column())], [rent(), buy(400_000.0)])  # a fifth is gone after a year: 80 000 < 140 160
+    plan = solve(
+        asked, [pool(pool_column())], [rent(), buy(400_000.0)]
+    )  # a fifth is gone after a year: 80 000 < 140 160
     assert plan.cost_total == pytest.approx(3 * 80_000)
     assert plan.purchases[0].market == "buy"
     assert solve(asked, [pool(pool_column())], [rent(), buy(800_000.0)]).purchases[0].market == "on-demand"
@@ -53,7 +55,9 @@ def test_buying_pays_the_price_less_what_is_left():
 
 def test_owners_pay_for_electricity():
     site = Site(pue=1.5, electricity={"all": 0.10 / 3.6e6})
-    plan = solve(problem(hardware={"sites": (site,), "ownership": Ownership(life=YEAR)}), [pool(pool_column())], [buy(50_000.0)])
+    plan = solve(
+        problem(hardware={"sites": (site,), "ownership": Ownership(life=YEAR)}), [pool(pool_column())], [buy(50_000.0)]
+    )
     watts = 3 * (1000 + 800) + 2.5 * 8 * 600  # hosts and idle chips, and what 2.5 replicas' worth of work adds
     assert plan.cost_by_kind is not None
     assert plan.cost_by_kind["energy"] == pytest.approx(watts / 1000 * HOURS * 1.5 * 0.10)
@@ -129,7 +133,10 @@ def test_held_replicas():
     assert solve(asked, [pool(pool_column())], [rent()]).running[0].replicas == 5
     few = problem(Workload("chat", "toy", held={"layout.replicas": (2,)}))
     plan = solve(few, [pool(pool_column())], [rent()])
-    assert {s.key for s in plan.infeasible if s.alone_would_do} == {"workload.chat.demand", "workload.chat.layout.replicas"}
+    assert {s.key for s in plan.infeasible if s.alone_would_do} == {
+        "workload.chat.demand",
+        "workload.chat.layout.replicas",
+    }
 
 
 def test_a_run_takes_the_slow_cheap_way_unless_due():

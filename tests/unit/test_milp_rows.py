@@ -148,6 +148,8 @@ except SolverError as error:
 print("done")
 """
     paths = [p for p in sys.path if Path(p).name in ("solver", "models")]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": ":".join(paths)}, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": ":".join(paths)}, check=True
+    )
     assert done.stdout == "done\n"
     assert "threads: found 2" in done.stderr

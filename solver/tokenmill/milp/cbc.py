@@ -49,7 +49,10 @@ def solve_cbc(programme: Programme, objective: Linear, *, time_limit: float | No
         return Outcome(word, None, None, None, None, None, seconds)
     by_name = {v.name: v.value() for v in problem.variables()}
     lower = programme.lower
-    values = np.array([low if (v := by_name.get(n)) is None else v for n, low in zip(programme.names, lower, strict=True)], dtype=np.float64)
+    values = np.array(
+        [low if (v := by_name.get(n)) is None else v for n, low in zip(programme.names, lower, strict=True)],
+        dtype=np.float64,
+    )
     cost = objective.value(values)
     if time_limit is not None and seconds >= time_limit:
         return Outcome("feasible", values, cost, None, None, "time", seconds)

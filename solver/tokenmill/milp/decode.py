@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill.milp.constraints.capacity import occupants
-from tokenmill.milp.constraints.flows import Sent, bytes_between
+from tokenmill.milp.constraints.flows import Sent
 from tokenmill.milp.constraints.limits import companies
-from tokenmill.milp.constraints.runs import finish
 from tokenmill.milp.fill import fill
 from tokenmill.milp.money import discount
 from tokenmill.milp.quantities import (
@@ -21,14 +20,12 @@ from tokenmill.milp.quantities import (
     count,
     energy_cost,
     going_on,
-    held_units,
     holding,
     load,
     pool_power,
     rent_of,
     run_cost,
     run_duration,
-    run_energy,
     run_rent,
 )  # fmt: skip
 from tokenmill.milp.solution import Flow, Packing, Purchase, Running, RunStart
@@ -166,7 +163,9 @@ def runs(read: Reader) -> tuple[RunStart, ...]:
             continue
         markets = [sets.offers[a.offer].market for a in way.held] + [_market(build, s) for s, _ in way.places]
         start = read.at(build.variables.start[column.workload])
-        places = tuple((sets.stocks[s].system, sets.stocks[s].tenure, sets.stocks[s].by_chip, chips) for s, chips in way.places)
+        places = tuple(
+            (sets.stocks[s].system, sets.stocks[s].tenure, sets.stocks[s].by_chip, chips) for s, chips in way.places
+        )
         found.append(RunStart(
             column.workload, column.key, sets.sites[way.site].name, "+".join(sorted(set(markets))), start,
             start + run_duration(build, way), run_cost(build, way), places,
@@ -214,11 +213,21 @@ def packings(read: Reader) -> tuple[Packing, ...]:
                 for together in companies(build):
                     here = occupants(build, s, i, h, l, together)
                     whole = {g: round(x.value(read.values)) for g, x in here.items()}
-                    domains = sum(round(count(build, k, i, h, l).value(read.values)) for k in stock.offers) * stock.domains
+                    domains = (
+                        sum(round(count(build, k, i, h, l).value(read.values)) for k in stock.offers) * stock.domains
+                    )
                     for pattern, spans, times in fill(whole, stock.domain, domains):
                         left = spans * stock.domain - sum(g * n for g, n in pattern)
                         entry = Packing(
-                            stock.system, site.name, dict(pattern), float(times), float(left * times), h, sets.slices[l], stock.tenure, spans
+                            stock.system,
+                            site.name,
+                            dict(pattern),
+                            float(times),
+                            float(left * times),
+                            h,
+                            sets.slices[l],
+                            stock.tenure,
+                            spans,
                         )
                         if entry not in found:
                             found.append(entry)
@@ -248,7 +257,9 @@ def money(read: Reader, bought: tuple[Purchase, ...]) -> Money:
         terms, offer = build.committed(k, since), sets.offers[k]
         if offer.kind == "buy":
             price = offer.unit_price(since)
-            running_costs = sum(v * discount(horizon, h) for h, v in terms.payments.items()) - price * discount(horizon, since)
+            running_costs = sum(v * discount(horizon, h) for h, v in terms.payments.items()) - price * discount(
+                horizon, since
+            )
             kinds["operations"] += read.at(index) * running_costs
             kinds["capital"] -= read.at(index) * running_costs
         for h, amount in terms.payments.items():
@@ -307,12 +318,7 @@ def _by_workload(read: Reader, shared: float) -> dict[str, float]:
 def _idle(read: Reader, bought: tuple[Purchase, ...]) -> float:
     """Return the part of the cost of shared systems that pays for chips that nothing stands on."""
     build, sets = read.build, read.build.sets
-    had = sum(
-        chips_in_hand(build, h, l, frozenset()).value(read.values) * sets.length(h, l) for h, l in sets.moments
-    )
+    had = sum(chips_in_hand(build, h, l, frozenset()).value(read.values) * sets.length(h, l) for h, l in sets.moments)
     if had <= 0.0:
         return 0.0
     return sum(p.cost for p in bought if not p.workload) * max(0.0, 1.0 - sum(_used(read).values()) / had)
-
-
-__all__ = ["Money", "Reader", "bytes_between", "finish", "flows", "held_units", "money", "packings", "purchases", "run_energy", "running", "runs"]

@@ -67,6 +67,9 @@ def solve_arrays(
     if start is not None:
         _give_start(solver, start / scaled.column)
     _accept(solver, solver.run(), "the solve")
+    if solver.getModelStatus() == _status().kUnboundedOrInfeasible:  # presolve cannot tell: ask without it
+        _accept(solver, solver.setOptionValue("presolve", "off"), "presolve off")
+        _accept(solver, solver.run(), "the solve")
     outcome = _read(solver, bool(arrays.integer.any()), gap)
     seconds = perf_counter() - began
     if outcome.values is None:
@@ -98,7 +101,9 @@ def threads_in_use() -> int:
 
 def _instance(threads: int, time_limit: float | None, gap: float) -> Any:
     if _threads_of_process and _threads_of_process[0] != threads:
-        raise SolverError(f"threads: found {threads}; HiGHS keeps the first value of a process, here {_threads_of_process[0]}")
+        raise SolverError(
+            f"threads: found {threads}; HiGHS keeps the first value of a process, here {_threads_of_process[0]}"
+        )
     with _quiet_output():
         import highspy
 
@@ -115,6 +120,12 @@ def _instance(threads: int, time_limit: float | None, gap: float) -> Any:
     for name, value in options.items():
         _accept(solver, solver.setOptionValue(name, value), f"option {name} = {value}")
     return solver
+
+
+def _status() -> Any:
+    import highspy
+
+    return highspy.HighsModelStatus
 
 
 def _model(arrays: Arrays) -> Any:
@@ -146,8 +157,7 @@ def _read(solver: Any, whole: bool, gap: float) -> Outcome:
     """Return status, values, bound and duals as HiGHS itself has them (in the scaled programme)."""
     import highspy
 
-    status, info = solver.getModelStatus(), solver.getInfo()
-    names = highspy.HighsModelStatus
+    status, info, names = solver.getModelStatus(), solver.getInfo(), _status()
     has_plan = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     limits = {
         names.kTimeLimit: "time", names.kIterationLimit: "iterations", names.kSolutionLimit: "solutions", names.kInterrupt: "interrupt"
@@ -179,7 +189,9 @@ def _accept(solver: Any, status: Any, what: str) -> None:
 def _refuse_extremes(arrays: Arrays) -> None:
     size = np.abs(arrays.value)
     if np.any(size < SMALLEST) or np.any(size > LARGEST):
-        raise SolverError(f"coefficients from {size.min():.3g} to {size.max():.3g}: beyond what HiGHS keeps, {SMALLEST} to {LARGEST}")
+        raise SolverError(
+            f"coefficients from {size.min():.3g} to {size.max():.3g}: beyond what HiGHS keeps, {SMALLEST} to {LARGEST}"
+        )
 
 
 @contextmanager

@@ -107,7 +107,9 @@ def shortfalls(formulation: Formulation, wish: Wish, clock: Clock) -> tuple[Shor
 
 
 def _nothing_helps() -> Shortfall:
-    return Shortfall("problem", "all limits together", None, "", False, "the held choices exclude one another: free one of them")
+    return Shortfall(
+        "problem", "all limits together", None, "", False, "the held choices exclude one another: free one of them"
+    )
 
 
 def _short(asked: Requirement, amount: float, alone: bool | None) -> Shortfall:
@@ -131,7 +133,9 @@ def _make_elastic(build: Build) -> dict[str, tuple[int, float, Requirement]]:
     return found
 
 
-def _alone(build: Build, slack: dict[str, tuple[int, float, Requirement]], key: str, wish: Wish, clock: Clock) -> Outcome:
+def _alone(
+    build: Build, slack: dict[str, tuple[int, float, Requirement]], key: str, wish: Wish, clock: Clock
+) -> Outcome:
     """Return the least shortfall of one limit while all others hold."""
     arrays = build.programme.arrays(Linear({slack[key][0]: 1.0 / slack[key][1]}))
     upper = arrays.upper.copy()

@@ -32,8 +32,12 @@ def discount(horizon: Horizon, period: float) -> float:
 def commitment(offer: Offer, since: int, horizon: Horizon, ownership: Ownership) -> Commitment:
     """Return the terms of one counted unit of an offer that is committed at the start of period `since`."""
     if offer.kind == "buy":
-        return _bought(offer.unit_price(since), since, horizon.duration, horizon.periods, horizon.discount_rate, ownership)
-    return _reserved(offer.unit_price(since), offer.commitment or 0.0, since, horizon.duration, horizon.periods, horizon.commitments)
+        return _bought(
+            offer.unit_price(since), since, horizon.duration, horizon.periods, horizon.discount_rate, ownership
+        )
+    return _reserved(
+        offer.unit_price(since), offer.commitment or 0.0, since, horizon.duration, horizon.periods, horizon.commitments
+    )
 
 
 @cache

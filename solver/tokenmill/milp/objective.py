@@ -13,7 +13,6 @@ from tokenmill.milp.quantities import (
     energy,
     mean_per_site,
     run_energy,
-    run_power,
     site_power,
 )  # fmt: skip
 from tokenmill.milp.rows import Linear, total
@@ -58,7 +57,9 @@ def units(build: Build, asked: Objective) -> float:
         served = float((sets.served[workload.workload] * sets.seconds).sum())
         result += served * sum(share * each for share, each in zip(workload.shares, per_unit, strict=False))
     if result <= 0.0:
-        raise SolverError(f"objective: {asked.minimise} of {asked.workload or 'any workload'} has no units to divide by")
+        raise SolverError(
+            f"objective: {asked.minimise} of {asked.workload or 'any workload'} has no units to divide by"
+        )
     return result
 
 
@@ -142,8 +143,7 @@ def kinds(build: Build, most: dict[int, int]) -> Linear:
                         programme.row("kind", k, i, h, l, left=left.add(used, -float(most[k])), sense="<=")
         for n, way in enumerate(sets.ways):
             if any(name == system for name, _ in sets.columns[way.column].footprint):
-                programme.row("kind", "run", system, n, left=Linear({build.variables.taken[n]: 1.0, used: -1.0}), sense="<=")
+                programme.row(
+                    "kind", "run", system, n, left=Linear({build.variables.taken[n]: 1.0, used: -1.0}), sense="<="
+                )
     return result
-
-
-__all__ = ["chip_seconds", "kinds", "objective", "order_of_names", "run_power", "units", "weighted_energy"]

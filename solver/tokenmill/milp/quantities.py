@@ -48,7 +48,9 @@ def going_on(build: Build, together: frozenset[str]) -> list[tuple[int, Way, Col
     """Return the ways of the runs of one set that may go on at a time."""
     sets = build.sets
     return [
-        (n, way, sets.columns[way.column]) for n, way in enumerate(sets.ways) if sets.columns[way.column].workload in together
+        (n, way, sets.columns[way.column])
+        for n, way in enumerate(sets.ways)
+        if sets.columns[way.column].workload in together
     ]
 
 
@@ -88,7 +90,7 @@ def load(build: Build, n: int, p: int, h: int, l: int) -> Linear:
     """Return replicas' worth of work that use n carries at operating point p: sum of routed rate / rate."""
     result = Linear()
     made, sets = build.variables, build.sets
-    for (w, b, r, position) in _paths(build, n):
+    for w, b, r, position in _paths(build, n):
         index = made.shares.get((w, b, r, position, n, p, h, l))
         if index is not None:
             rate = sets.planned(w, h, l) * sets.workloads[w].shares[b]
@@ -137,9 +139,13 @@ def run_power(build: Build, way: Way) -> float:
     """Return W that a run draws while it goes on, beyond the idle chips of stocks that it stands in."""
     sets, column = build.sets, build.sets.columns[way.column]
     idle = sum(chips * sets.stocks[s].chip_idle for s, chips in way.places)
-    held = sum(h.units * (sets.offers[h.offer].unit_power - sets.offers[h.offer].unit_chips * sets.offers[h.offer].chip_idle) for h in way.held)
+    held = sum(
+        h.units * (sets.offers[h.offer].unit_power - sets.offers[h.offer].unit_chips * sets.offers[h.offer].chip_idle)
+        for h in way.held
+    )
     spare = sum(
-        (h.units * sets.offers[h.offer].unit_chips - _chips_on(column, sets.offers[h.offer].system)) * sets.offers[h.offer].chip_idle
+        (h.units * sets.offers[h.offer].unit_chips - _chips_on(column, sets.offers[h.offer].system))
+        * sets.offers[h.offer].chip_idle
         for h in way.held
     )
     return column.power_loaded - idle + held + max(spare, 0.0)
@@ -149,7 +155,9 @@ def _chips_on(column: Column, system: str) -> int:
     return sum(chips for name, chips in column.footprint if name == system)
 
 
-def site_power(build: Build, i: int, h: int, l: int, together: frozenset[str], mean: bool = False, own: bool = False) -> Linear:
+def site_power(
+    build: Build, i: int, h: int, l: int, together: frozenset[str], mean: bool = False, own: bool = False
+) -> Linear:
     """Return IT watts at a site: systems with idle chips, pools, runs. `own`: only what runs on own systems."""
     sets, parts = build.sets, []
     for k, offer in enumerate(sets.offers):

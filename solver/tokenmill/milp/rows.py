@@ -115,7 +115,9 @@ class Programme:
         self._index: dict[tuple[Hashable, ...], int] = {}
         self._row_labels: set[tuple[Hashable, ...]] = set()
 
-    def variable(self, family: str, *label: Hashable, upper: float = inf, lower: float = 0.0, integer: bool = False) -> int:
+    def variable(
+        self, family: str, *label: Hashable, upper: float = inf, lower: float = 0.0, integer: bool = False
+    ) -> int:
         """Record a variable and return its index."""
         full = (family, *label)
         _check_name(family, full)
@@ -132,7 +134,13 @@ class Programme:
         return len(self.names) - 1
 
     def row(
-        self, family: str, *label: Hashable, left: Linear, sense: str, right: float = 0.0, requirement: Requirement | None = None
+        self,
+        family: str,
+        *label: Hashable,
+        left: Linear,
+        sense: str,
+        right: float = 0.0,
+        requirement: Requirement | None = None,
     ) -> None:
         """Record the row ``left (<= | = | >=) right``; terms of coefficient 0 are left out."""
         full = (family, *label)
@@ -183,7 +191,13 @@ class Programme:
 
         for row in self.rows:
             left = terms(row.terms)
-            compared = left <= row.right if row.sense == "<=" else left >= row.right if row.sense == ">=" else left == row.right
+            compared = (
+                left <= row.right
+                if row.sense == "<="
+                else left >= row.right
+                if row.sense == ">="
+                else left == row.right
+            )
             problem += (compared, row.name)
         problem.setObjective(terms(objective.terms) + float(objective.constant))
         return problem

@@ -144,7 +144,11 @@ class Sets:
 
     def uses_of(self, workload: int, role: str) -> list[int]:
         """Return the uses of a workload's role."""
-        return [n for n, u in enumerate(self.uses) if self.owner[u.column] == workload and self.columns[u.column].role == role]
+        return [
+            n
+            for n, u in enumerate(self.uses)
+            if self.owner[u.column] == workload and self.columns[u.column].role == role
+        ]
 
     def ways_of(self, workload: str) -> list[int]:
         """Return the ways of a run workload."""
@@ -210,7 +214,11 @@ def carries(column: Column, tenure: str) -> bool:
 
 
 def _places(
-    problem: Problem, columns: list[Column], offers: tuple[Offer, ...], stocks: tuple[Stock, ...], sites: tuple[Site, ...]
+    problem: Problem,
+    columns: list[Column],
+    offers: tuple[Offer, ...],
+    stocks: tuple[Stock, ...],
+    sites: tuple[Site, ...],
 ) -> tuple[tuple[Use, ...], tuple[Way, ...]]:
     """Return where every column may stand: its workload's sites, its region's, and its systems' offers there."""
     uses: list[Use] = []
@@ -259,13 +267,23 @@ def _ways(
             if stock.system == system and carries(column, stock.tenure) and lasting:
                 part.append((n, chips))
         for n, offer in enumerate(offers):
-            if offer.system == system and offer.kind == "rent" and carries(column, _tenure(offer)) and at_site(offer, site):
+            if (
+                offer.system == system
+                and offer.kind == "rent"
+                and carries(column, _tenure(offer))
+                and at_site(offer, site)
+            ):
                 units = units_for(chips, offer)
                 if units >= offer.minimum:
                     part.append(Held(n, units))
         choices.append(part)
     return [
-        Way(number, site_number, tuple(p for p in way if isinstance(p, tuple)), tuple(p for p in way if isinstance(p, Held)))
+        Way(
+            number,
+            site_number,
+            tuple(p for p in way if isinstance(p, tuple)),
+            tuple(p for p in way if isinstance(p, Held)),
+        )
         for way in product(*choices)
     ]
 

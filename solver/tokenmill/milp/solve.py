@@ -85,9 +85,19 @@ def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solu
         end = Termination(ended.status, bound=ended.bound, limit=ended.limit, seconds=clock.spent())
         return Solution(end, infeasible=missing, notes=best.notes)
     solution = _decoded(formulation, best)
-    worst = audit.check(sets.problem, sets.workloads, sets.offers, sets.arcs, solution, sets.by_given(sets.demand), sets.by_given(sets.served))
+    worst = audit.check(
+        sets.problem,
+        sets.workloads,
+        sets.offers,
+        sets.arcs,
+        solution,
+        sets.by_given(sets.demand),
+        sets.by_given(sets.served),
+    )
     found = bindings(formulate, best, wish, clock)
-    termination = Termination(ended.status, solution.termination.objective, ended.bound, ended.gap, ended.limit, clock.spent())
+    termination = Termination(
+        ended.status, solution.termination.objective, ended.bound, ended.gap, ended.limit, clock.spent()
+    )
     return replace(solution, termination=termination, residual=worst, binding=found)
 
 
@@ -119,7 +129,9 @@ def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
     return Best(first, _rest(build, _padded(values, build), expressions[0]), tuple(expressions), tuple(notes))
 
 
-def _minimise(build: Build, expression: Linear, wish: Wish, clock: Clock, start: NDArray[np.float64] | None = None) -> Outcome:
+def _minimise(
+    build: Build, expression: Linear, wish: Wish, clock: Clock, start: NDArray[np.float64] | None = None
+) -> Outcome:
     if wish.solver == "cbc":
         return solve_cbc(build.programme, expression, time_limit=clock.left(), gap=wish.gap)
     arrays = build.programme.arrays(expression)

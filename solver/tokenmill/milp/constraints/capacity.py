@@ -73,12 +73,16 @@ def capacity_rows(build: Build) -> list[str]:
                     if not here:
                         continue
                     if stock.by_chip:
-                        left = total(Linear().plus(x, g) for g, x in here.items()).plus(stock_units(build, s, i, h, l), -1.0)
+                        left = total(Linear().plus(x, g) for g, x in here.items()).plus(
+                            stock_units(build, s, i, h, l), -1.0
+                        )
                         build.programme.row("chips", s, i, number, h, l, left=left, sense="<=")
                         continue
                     rule = packing_rule(sorted(here), stock.domain)
                     if rule.rounded:
-                        notes.append(f"{stock.system}: replica sizes {sorted(here)} were rounded up to fill domains of {stock.domain}")
+                        notes.append(
+                            f"{stock.system}: replica sizes {sorted(here)} were rounded up to fill domains of {stock.domain}"
+                        )
                     _domain_rows(build, rule, here, (s, i, number, h, l))
     return sorted(set(notes))
 
@@ -88,7 +92,9 @@ def _domain_rows(build: Build, rule: PackingRule, here: dict[int, Linear], at: t
     s, i, number, h, l = at
     domains = Linear().plus(stock_units(build, s, i, h, l), build.sets.stocks[s].domains)
     for n, row in enumerate(rule.rows):
-        left = total(Linear().plus(here[g], weight) for g, weight in row.weights.items()).plus(domains, -float(row.room))
+        left = total(Linear().plus(here[g], weight) for g, weight in row.weights.items()).plus(
+            domains, -float(row.room)
+        )
         build.programme.row("domain", *at, n, left=left, sense="<=")
     if not rule.patterns:
         return

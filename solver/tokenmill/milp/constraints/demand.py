@@ -129,5 +129,7 @@ def replica_rows(build: Build) -> None:
             for h, l in sets.moments:
                 left = Linear({build.variables.replicas[n, h, l]: 1.0 for n in sets.uses_of(w, role)})
                 label = (workload.workload, role, h, sets.slices[l])
-                build.programme.row("least", *label, left=left, sense=">=", right=float(min(values)), requirement=wanted)
+                build.programme.row(
+                    "least", *label, left=left, sense=">=", right=float(min(values)), requirement=wanted
+                )
                 build.programme.row("most", *label, left=left, sense="<=", right=float(max(values)), requirement=wanted)

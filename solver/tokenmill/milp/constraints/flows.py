@@ -179,7 +179,9 @@ def _share_rows(build: Build, sent: Sent, j: int, h: int, l: int) -> None:
                 left = Linear({sent.shares[j, s, t, b, h, l]: 1.0 for s, t in join.pairs if (s, t)[side] == g})
                 for n in group.uses:
                     for p in range(len(build.sets.columns[build.sets.uses[n].column].points)):
-                        index = build.variables.shares.get((join.workload, b, join.route, join.position + side, n, p, h, l))
+                        index = build.variables.shares.get(
+                            (join.workload, b, join.route, join.position + side, n, p, h, l)
+                        )
                         if index is not None:
                             left.add(index, -1.0)
                 programme.row(("sent", "taken")[side], j, g, b, h, l, left=left, sense="=")

@@ -47,7 +47,9 @@ def money_rows(build: Build) -> None:
         left = total(paid.values()).plus(runs)
         build.programme.row("budget", left=left, sense="<=", right=limits.budget, requirement=asked)
     if limits.budget_per_period is not None:
-        asked = Requirement("limits.budget_per_period", "budget of a period", "USD", cure, step=0.1 * limits.budget_per_period)
+        asked = Requirement(
+            "limits.budget_per_period", "budget of a period", "USD", cure, step=0.1 * limits.budget_per_period
+        )
         for h in sets.periods:
             left = Linear().plus(paid[h])
             for n, way in enumerate(sets.ways):
@@ -71,7 +73,9 @@ def chip_rows(build: Build) -> None:
     for number, together in enumerate(companies(build)):
         for h, l in build.sets.moments:
             left = chips_in_hand(build, h, l, together)
-            build.programme.row("limit_chips", number, h, l, left=left, sense="<=", right=float(limit), requirement=asked)
+            build.programme.row(
+                "limit_chips", number, h, l, left=left, sense="<=", right=float(limit), requirement=asked
+            )
 
 
 def power_rows(build: Build) -> None:
@@ -95,14 +99,18 @@ def power_rows(build: Build) -> None:
             watts = {i: site_power(build, i, h, l, together) for i in range(len(sets.sites))}
             for i, site in enumerate(sets.sites):
                 if isfinite(site.power):
-                    asked = Requirement(f"hardware.site.{site.name}.power", f"power at {site.name}", "W", cure, step=step)
+                    asked = Requirement(
+                        f"hardware.site.{site.name}.power", f"power at {site.name}", "W", cure, step=step
+                    )
                     build.programme.row(
                         "site_power", i, number, h, l, left=watts[i], sense="<=", right=site.power, requirement=asked
                     )
             if sets.problem.limits.power is not None:
                 asked = Requirement("limits.power", "power", "W", cure, step=step)
                 left = total(watts.values())
-                build.programme.row("power", number, h, l, left=left, sense="<=", right=sets.problem.limits.power, requirement=asked)
+                build.programme.row(
+                    "power", number, h, l, left=left, sense="<=", right=sets.problem.limits.power, requirement=asked
+                )
 
 
 def spot_rows(build: Build) -> None:

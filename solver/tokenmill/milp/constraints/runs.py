@@ -39,8 +39,12 @@ def run_rows(build: Build) -> None:
                              weight=LAST_RESORT)  # fmt: skip
         programme.row("once", name, left=chosen, sense="=", right=1.0, requirement=wanted)
         if workload.deadline is not None:
-            due = Requirement(f"workload.{name}.deadline", "deadline", "s", "allow more time", step=0.1 * workload.deadline)
-            programme.row("deadline", name, left=finish(build, name), sense="<=", right=workload.deadline, requirement=due)
+            due = Requirement(
+                f"workload.{name}.deadline", "deadline", "s", "allow more time", step=0.1 * workload.deadline
+            )
+            programme.row(
+                "deadline", name, left=finish(build, name), sense="<=", right=workload.deadline, requirement=due
+            )
         for other in sorted(done[name]):
             if other in build.variables.start:
                 left = finish(build, other).add(build.variables.start[name], -1.0)
