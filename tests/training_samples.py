@@ -15,12 +15,13 @@ WIRES = ((450e9, 3e-6), (50e9, 8e-6), (50e9, 8e-6))  # B/s a chip and s a step, 
 WORDS = {
     # symbol: value of the plain word of its axis
     "r_s": 0.0, "r_f": 0.0, "sp": 1.0, "q_i": 0.0, "q_z": 0.0, "q_d": 0.0, "o_p": 0.0, "o_o": 0.0, "o_w": 0.0, "o_a": 0.0,
-    "k_a": 0.0, "b_opt": 12.0,
+    "k_a": 0.0, "k_m": 0.0, "b_opt": 12.0,
 }  # fmt: skip
 LAYOUT = {"t": 1, "p": 1, "v": 1, "c": 1, "e": 1, "t_e": 1, "d": 1, "b": 1, "z": 1, "shard": 0}
 ORIGINS = {
     "precision.bytes[weights]": 2.0, "precision.bytes[gradients]": 4.0, "precision.bytes[communication]": 4.0,
-    "precision.bytes[activations]": 2.0, "input.tokens": 1e12, "input.sequence_length": 4096, "input.global_batch": 1024,
+    "precision.bytes[activations]": 2.0, "precision.bytes[compute]": 2.0, "precision.bytes[experts]": 2.0,
+    "engine.host_sweep": 4e10, "input.tokens": 1e12, "input.sequence_length": 4096, "input.global_batch": 1024,
     "input.critical_batch": 4096, "input.kernels.flash_attention": 1, "input.kernels.dropout": 0, "input.expert_load": 1.0,
     "input.layout.chips": 1, "assume.memory_fraction": 0.94, "assume.mfu": 0.0, "chip.peak[mfu_peak]": 1e15, "chip.ranks": 1,
     "chip.host_link": 5e10, "chip.idle_power": 100.0, "chip.tdp": 700.0, "engine.overlap_tensor": 0.0,

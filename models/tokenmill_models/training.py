@@ -5,20 +5,21 @@ Pretraining, fine-tuning, and the trainer of reinforcement learning compose this
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind
-from tokenmill_models.formula import Graph, Source, maximum
+from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.memory import stage_mean
-from tokenmill_models.operations import LayerWork, Shape, head, layer
-from tokenmill_models.operations_attention import keys_seen
-from tokenmill_models.operations_parts import ONE, ZERO, arch_leaf
-from tokenmill_models.roofline import FLOP_PER_MAC, W, eta_W
+from tokenmill_models.operations import LayerWork, Operation, Shape, head, layer
+from tokenmill_models.operations_attention import keys_seen, peak_16bit
+from tokenmill_models.operations_parts import ONE, ZERO, Part, arch_leaf
+from tokenmill_models.roofline import FLOP_PER_MAC, W, eta_F, eta_W
 from tokenmill_models.training_exchange import PIPES, LayerExchange, data_exchange, hand_over, layer_exchange
-from tokenmill_models.training_memory import StateElements
+from tokenmill_models.training_memory import StateElements, rebuilds, weight_bytes
 
 BACKWARD = Source(
     "Kaplan et al. 2020, Scaling Laws for Neural Language Models, arXiv:2001.08361, section 2.1",
@@ -29,6 +30,11 @@ SUSTAINED = Source(
     "definition",
     ("backward kernels, clocks under lasting load and unfused operations are slower than single forward kernels",),
 )
+MUON = Source(
+    "Liu et al. 2025, Muon is Scalable for LLM Training, arXiv:2502.16982, section 2.3",
+    ("matrices are shared out whole; what gathers them hides",),
+)
+NEWTON_STEPS = 5
 ZERO_BUBBLE = Source("Qi et al. 2023, Zero Bubble Pipeline Parallelism, arXiv:2401.10241, table 1")
 DUALPIPE = Source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, table 2")
 
@@ -72,7 +78,7 @@ def shape_of(rows: sp.Expr) -> Shape:
     """Return the load of a micro-batch; causal over the whole sequence, context ranks share it evenly."""
     return Shape(
         tokens=rows, sequences=leaf.micro_batch, keys=leaf.sequence / 2, weight_bytes=leaf.bytes_weights,
-        expert_bytes=leaf.bytes_weights, activation_bytes=leaf.bytes_activations, kv_bytes=leaf.bytes_activations,
+        expert_bytes=leaf.bytes_experts, activation_bytes=leaf.bytes_residual, kv_bytes=leaf.bytes_residual,
         t=leaf.tp, e=leaf.ep, t_e=leaf.expert_tp, flash=leaf.flash, causal=True, vector_split=leaf.vector_split,
         expert_load=leaf.expert_load,
     )  # fmt: skip
@@ -126,7 +132,15 @@ def _layer_parts(graph: Graph, index: int, kind: LayerKind, shape: Shape, passes
     label, path = f"train_{index}", f"layers.{index}"
     work = layer(graph, label, kind, path, shape)
     exchange = layer_exchange(graph, label, kind, path, shape.tokens, work)
-    return _parts(graph, label, work, passes, exchange, leaf.layer_seconds * passes.vector)
+    if rebuilds(kind):  # norms and activations are the sweeps of memory: a second forward sweep, at most
+        passes = replace(passes, vector=passes.vector + leaf.recompute_selective)
+    ups = [work.operations[f"{label}_{m.name}"] for m in kind.mixer.matrices if latent_up(kind, m.name)]
+    return _parts(graph, label, work, passes, exchange, leaf.layer_seconds * passes.vector, ups)
+
+
+def latent_up(kind: LayerKind, name: str) -> bool:
+    """Return whether a matrix of a latent mixer projects a latent up, which selective recomputation does again."""
+    return rebuilds(kind) and name.endswith("_up")
 
 
 def _head_parts(graph: Graph, arch: Architecture, shape: Shape, passes: Passes) -> Parts:
@@ -137,8 +151,9 @@ def _head_parts(graph: Graph, arch: Architecture, shape: Shape, passes: Passes) 
 
 
 def _parts(
-    graph: Graph, label: str, work: LayerWork, passes: Passes, exchange: LayerExchange, launch: sp.Expr
-) -> Parts:
+    graph: Graph, label: str, work: LayerWork, passes: Passes, exchange: LayerExchange, launch: sp.Expr,
+    ups: Sequence[Operation] = (),
+) -> Parts:  # fmt: skip
     def all_passes(kind: str, dimension: str, title: str, single: tuple[sp.Expr, sp.Expr, sp.Expr]) -> sp.Symbol:
         terms = [n * one for n, one in zip((passes.matmul, passes.attention, passes.vector), single, strict=True)]
         return graph.let(f"{kind}_{label}_step", dimension, f"{title} of {label} for a micro-batch", sp.Add(*terms),
@@ -154,6 +169,12 @@ def _parts(
     busy = all_passes("work", "s", "time of operations", (products, core, vector))
     rest = work.flops - work.matmul_flops - work.attention_flops
     flops = all_passes("flop", "FLOP", "executed work", (work.matmul_flops, work.attention_flops, rest))
+    if ups:
+        again = leaf.recompute_selective / speed * sp.Add(*(o.time for o in ups))
+        busy = graph.let(
+            f"busy_{label}_step", "s", f"time of operations of {label}, with latents projected up again", busy + again
+        )
+        flops = flops + leaf.recompute_selective * sp.Add(*(o.flops for o in ups))
     bound = graph.let(
         f"compute_{label}_step",
         "s",
@@ -246,14 +267,20 @@ def _states_part(
     """Define exposed data-parallel exchange, optimiser sweep and traffic to the host of a step [s]."""
     _, exposed = data_exchange(graph, arch, states.dense, states.expert, stage, m)
     kept = states.dense_optimizer + states.expert_optimizer
-    swept = kept * (2 * leaf.bytes_optimizer + leaf.bytes_gradients + leaf.bytes_weights)
+    written = states.dense_optimizer * leaf.bytes_weights
+    streamed = weight_bytes(states)
+    if states.expert != ZERO:
+        written += states.expert_optimizer * leaf.bytes_experts
+    swept = kept * (2 * leaf.bytes_optimizer + leaf.bytes_gradients) + written
     on_device = (1 - leaf.offload_optimizer) * swept / (W * eta_W)
     optimizer = graph.let(
-        "optimizer_time", "s", "sweep of the optimiser over its states", on_device,
-        assumes=("memory-bound: arithmetic of the optimiser itself is hidden",),
+        "optimizer_time", "s", "sweep of the optimiser over its states, and Muon's products",
+        on_device + leaf.muon * kept * orthogonal_flops(graph, arch) / (peak_16bit * eta_F),
+        assumes=("memory-bound but for Muon: arithmetic of the optimiser itself is hidden",),
     )  # fmt: skip
-    updated = leaf.offload_optimizer * kept * (leaf.bytes_gradients + leaf.bytes_weights)
-    streamed = leaf.offload_parameters * 2 * m * (states.dense + states.expert) * leaf.bytes_weights
+    on_host = leaf.offload_optimizer * swept / leaf.host_sweep
+    updated = leaf.offload_optimizer * (kept * leaf.bytes_gradients + written)
+    streamed = leaf.offload_parameters * 2 * m * streamed
     saved = leaf.offload_activations * 2 * m * states.saved_activations
     hidden = (
         leaf.overlap_offload
@@ -262,10 +289,29 @@ def _states_part(
         * (leaf.offload_parameters + leaf.offload_activations - leaf.offload_parameters * leaf.offload_activations)
     )
     host = graph.let(
-        "host_time", "s", "exposed traffic to host memory in a step",
-        updated / leaf.host_link + maximum(0, (streamed + saved) / leaf.host_link - hidden),
+        "host_time", "s", "exposed traffic to host memory in a step, and the optimiser's sweep there",
+        on_host + updated / leaf.host_link + maximum(0, (streamed + saved) / leaf.host_link - hidden),
     )  # fmt: skip
     return exposed, optimizer, host
+
+
+def orthogonal_flops(graph: Graph, arch: Architecture) -> sp.Symbol:
+    """Define Muon's work a parameter [FLOP]: five Newton-Schulz steps on every matrix of n x m (n ≤ m), each
+    2·n²·m + n³ multiply-adds, over its n·m elements; the mean over the matrices of all layers.
+    """
+    work, elements = ZERO, ZERO
+    for i, kind in enumerate(arch.layers):
+        count, path = arch_leaf(f"layers.{i}.count"), f"layers.{i}"
+        parts = [(ONE, Part(m, f"{path}.mixer.matrices.{m.name}")) for m in kind.mixer.matrices]
+        parts += [(ONE, Part(m, f"{path}.mlp.matrices.{m.name}")) for m in kind.mlp.matrices]
+        experts = arch_leaf(f"{path}.mlp.experts") if kind.mlp.expert else ZERO
+        parts += [(experts, Part(m, f"{path}.mlp.expert.{m.name}")) for m in kind.mlp.expert]
+        for copies, part in parts:
+            a, b = part.leaf("inputs"), part.leaf("outputs")
+            n = minimum(a, b)
+            work += count * copies * FLOP_PER_MAC * NEWTON_STEPS * n * (2 * a * b + n * n)
+            elements += count * copies * a * b
+    return graph.let("orthogonal_flops", "FLOP", "Muon's work a parameter", work / elements, source=MUON)
 
 
 def _shares(

@@ -13,6 +13,7 @@ from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.operations import LayerWork
 from tokenmill_models.operations_attention import kv_shard
 from tokenmill_models.operations_parts import ONE, ZERO, arch_leaf
+from tokenmill_models.roofline import W, eta_W
 from tokenmill_models.stage import Group
 
 KORTHIKANTI = Source(
@@ -21,6 +22,8 @@ KORTHIKANTI = Source(
 RING = Source("Liu, Zaharia and Abbeel 2023, Ring Attention, arXiv:2310.01889")
 ZERO_PAPER = Source("Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7")
 BREADTH = Source("Lamy-Poirier 2022, Breadth-First Pipeline Parallelism, arXiv:2211.05953, section 4")
+BACKWARD_CORE = sp.Rational(5, 2)
+"""Work of a flash-attention backward pass over that of its forward pass (Dao 2023, arXiv:2307.08691, section 4.1)."""
 DISPATCH = Source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, sections 2.1.2 and 3.2")
 PIPES = Source("Narayanan et al. 2021, Efficient Large-Scale Language Model Training, arXiv:2104.04473, section 2.2")
 
@@ -105,7 +108,7 @@ def _tensor(graph: Graph, label: str, kind: LayerKind, rows: sp.Expr) -> sp.Symb
     With sequence parallelism each all-reduce is a gather and a scatter; the second gathers of the backward pass overlap.
     """
     parts = int(kind.mixer.kind != "none") + int(bool(kind.mlp.matrices))
-    volume = rows * arch_leaf("hidden") * leaf.bytes_activations
+    volume = rows * arch_leaf("hidden") * leaf.bytes_residual
     reduce = all_reduce(graph, "tensor_reduce", TENSOR, volume)
     pair = 2 * gather(graph, "tensor_gather", TENSOR, volume)
     one = leaf.sequence_parallel * pair + (1 - leaf.sequence_parallel) * reduce
@@ -114,12 +117,33 @@ def _tensor(graph: Graph, label: str, kind: LayerKind, rows: sp.Expr) -> sp.Symb
 
 
 def _context(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork) -> sp.Symbol:
-    """Keys and values go round the ring forward, twice that backward, behind the attention of the present part."""
-    part = rows * kv_shard(kind.mixer, f"{path}.mixer", leaf.tp) * leaf.bytes_activations
-    hop = send(graph, f"ring_{label}", CONTEXT, part)
-    hidden = leaf.overlap_context * work.attention_time / leaf.cp
-    exposed = (3 + leaf.recompute_full) * (leaf.cp - 1) * maximum(0, hop - hidden)
+    """Keys and values go round the ring forward; backward they go round again with their gradients.
+
+    A hop hides behind the attention of the present part, which flash runs 2.5 times as long backward. Every part after the
+    first is a kernel of its own, and is merged into 32-bit sums: outputs forward, gradients of queries, keys and values
+    backward. Zigzag order shares the causal mask evenly.
+    """
+    latent = kind.mixer.kind == "mla"  # keys and values travel projected up
+    heads = [_merged(kind, path, width) for width in ("d_qk", "d_v")]
+    cached = sp.Add(*heads) if latent else kv_shard(kind.mixer, f"{path}.mixer", leaf.tp)
+    hop = send(graph, f"ring_{label}", CONTEXT, rows * cached * leaf.bytes_residual)
+    hidden = leaf.overlap_context * work.attention_time / leaf.attention_share / leaf.cp
+    runs = 1 + leaf.recompute_full
+    waits = runs * maximum(0, hop - hidden) + maximum(0, 2 * hop - BACKWARD_CORE * hidden)
+    wide = heads[1] * runs + heads[0] + cached
+    merge = graph.let(
+        f"merge_{label}", "s", f"merging one more part of the sequence into the sums of layer {label}",
+        rows * wide * (2 * leaf.BYTES_32 + leaf.bytes_residual) / (W * eta_W), source=RING,
+    )  # fmt: skip
+    exposed = (leaf.cp - 1) * (waits + merge + (runs + 1) * leaf.layer_seconds)
     return graph.let(f"context_{label}", "s", f"exposed key/value ring of layer {label}", exposed, source=RING)
+
+
+def _merged(kind: LayerKind, path: str, width: str) -> sp.Expr:
+    """Elements a token of the fullest tensor rank's heads."""
+    if not kind.mixer.heads:
+        return ZERO
+    return sp.ceiling(arch_leaf(f"{path}.mixer.heads") / leaf.tp) * arch_leaf(f"{path}.mixer.{width}")
 
 
 def _expert(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork) -> sp.Symbol:
@@ -130,7 +154,9 @@ def _expert(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr,
     """
     active = arch_leaf(f"{path}.mlp.active")
     nodes = minimum(active, arch_leaf(f"{path}.mlp.groups_used")) if kind.mlp.groups > 1 else active
-    held = rows / leaf.tp * active * leaf.expert_load * arch_leaf("hidden") * leaf.bytes_activations
+    width = arch_leaf(f"{path}.mlp.expert.{kind.mlp.expert[0].name}.inputs")
+    mean_bytes = (leaf.bytes_activations + leaf.bytes_residual) / 2  # dispatched as kept, combined in 16 bits at least
+    held = rows / leaf.tp * active * leaf.expert_load * width * mean_bytes
     exchange = all_to_all(graph, f"dispatch_{label}", EXPERT, held, nodes / active)
     inside = gather(graph, f"expert_gather_{label}", EXPERT_TENSOR, held * leaf.expert_tp)
     shown = 2 * (2 + leaf.recompute_full) * (exchange + inside) * (1 - leaf.overlap_expert)
@@ -144,7 +170,7 @@ def _expert(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr,
 def hand_over(graph: Graph, rows: sp.Expr) -> sp.Symbol:
     """Define the exposed time [s] to pass one micro-batch on and its gradient back, over all virtual stages of a rank."""
     split = leaf.vector_split
-    one = send(graph, "hand_over", PIPELINE, rows * arch_leaf("hidden") * leaf.bytes_activations / split)
+    one = send(graph, "hand_over", PIPELINE, rows * arch_leaf("hidden") * leaf.bytes_residual / split)
     return graph.let(
         "stage_exchange", "s", "exposed stage hand-over of a micro-batch",
         2 * leaf.virtual * one * (1 - leaf.overlap_pipeline), source=PIPES,
@@ -165,9 +191,10 @@ def data_exchange(
         source=BREADTH,
     )  # fmt: skip
     sent = minimum(leaf.bytes_gradients, leaf.bytes_communication)
-    terms = [_states_exchange(graph, "dense", (NEAR, FAR), dense, sent, rounds)]
+    widths = (sent, leaf.bytes_weights)
+    terms = [_states_exchange(graph, "dense", (NEAR, FAR), dense, widths, rounds)]
     if any(kind.mlp.expert for kind in arch.layers):
-        terms.append(_states_exchange(graph, "experts", (EXPERT_NEAR, FAR), expert, sent, rounds))
+        terms.append(_states_exchange(graph, "experts", (EXPERT_NEAR, FAR), expert, (sent, leaf.bytes_experts), rounds))
     whole = graph.let("data_exchange", "s", "data-parallel exchange of a step", sp.Add(*terms), source=ZERO_PAPER)
     hidden = leaf.overlap_data * window * (1 + leaf.zero2 * (micro_batches - 1))
     exposed = graph.let(
@@ -184,13 +211,14 @@ def _states_exchange(
     label: str,
     levels: tuple[GroupLeaves, GroupLeaves],
     parameters: sp.Expr,
-    sent: sp.Expr,
+    widths: tuple[sp.Expr, sp.Expr],
     rounds: sp.Expr,
 ) -> sp.Symbol:
     near, far = levels
+    sent, whole = widths
     passes = 1 + leaf.zero2 * (rounds - 1)
     scatter = _sweep(graph, f"scatter_{label}", near, far, parameters * sent)
-    collect = _sweep(graph, f"collect_{label}", near, far, parameters * leaf.bytes_weights)
+    collect = _sweep(graph, f"collect_{label}", near, far, parameters * whole)
     copies = all_reduce(graph, f"replicas_{label}", REPLICAS, parameters * sent / members(near, far))
     replicated = (1 - leaf.zero1) * scatter  # plain replication gathers gradients in place of parameters
     gathers = leaf.zero1 * (1 + leaf.zero3 * (2 * rounds - 1)) * collect

@@ -19,6 +19,7 @@ WORDS_32_16 = ("fp32", "bf16", "fp16")
 OPTIMIZERS: Mapping[str, float] = {
     # bytes a parameter beside 16-bit weights and the gradient: a 32-bit master copy, and
     "adam": 12.0,  # two 32-bit moments (Rajbhandari et al. 2020, ZeRO, section 3.1)
+    "adam-bf16": 8.0,  # two 16-bit moments (DeepSeek-AI 2024, DeepSeek-V3, section 3.3.2)
     "adam-8bit": 6.0,  # two 8-bit moments (Dettmers et al. 2021, arXiv:2110.02861)
     "adafactor": 4.0,  # moments of rows and columns alone (Shazeer and Stern 2018, arXiv:1804.04235)
     "muon": 8.0,  # one 32-bit momentum (Liu et al. 2025, arXiv:2502.16982)
@@ -66,6 +67,7 @@ def _named(words: tuple[str, ...], *symbols: sp.Symbol) -> dict[object, Mapping[
 
 _PRECISION_AXES = (
     Axis("compute", "precision.compute", PRECISIONS, "precision of products", default=("published",)),
+    Axis("experts", "precision.experts", PRECISIONS, "precision of the routed experts' weights", default=("published",)),
     Axis("weights", "precision.weights", PRECISIONS, "precision of the weights that products read", default=("published",)),
     Axis("gradients", "precision.gradients", WORDS_32_16, "precision of kept gradients", default=("fp32",)),
     Axis("communication", "precision.communication", (*WORDS_32_16, "fp8"),
@@ -74,7 +76,8 @@ _PRECISION_AXES = (
 )  # fmt: skip
 
 _WORD_AXES = (
-    _words("recompute", "layout.recompute", "what is computed again backward: nothing, the attention core, whole layers",
+    _words("recompute", "layout.recompute", "what is computed again backward: nothing; what is cheap (attention core without flash, and in gated, latent and "
+           "expert layers norms, gated activations, latent up-projections); whole layers",
            _named(("none", "selective", "full"), leaf.recompute_selective, leaf.recompute_full), ("none", "selective", "full")),
     _words("schedule", "layout.schedule", "order of micro-batches in the pipeline",
            _named(("1f1b", "interleaved", "zero-bubble", "dualpipe"), leaf.interleaved, leaf.zero_bubble, leaf.dualpipe),
@@ -92,7 +95,7 @@ _WORD_AXES = (
     _words("checkpoint_mode", "checkpoint.mode", "whether training stops while a checkpoint is written",
            {"sync": {leaf.checkpoint_async: 0.0}, "async": {leaf.checkpoint_async: 1.0}}, ("sync",)),
     _words("optimizer", "optimizer", "optimiser, by the bytes of its states",
-           {word: {leaf.bytes_optimizer: size} for word, size in OPTIMIZERS.items()}, ("adam",)),
+           {word: {leaf.bytes_optimizer: size, leaf.muon: float(word == "muon")} for word, size in OPTIMIZERS.items()}, ("adam",)),
 )  # fmt: skip
 
 _DEGREES = (
@@ -130,7 +133,8 @@ def axes_of(arch: Architecture) -> tuple[Axis, ...]:
     """Return the axes of an architecture, each with the grid that is searched where the file leaves it free."""
     sparse = any(kind.mlp.expert for kind in arch.layers)
     free = SPARSE if sparse else LONE
-    return tuple(replace(axis, default=free[axis.name]) if axis.name in free else axis for axis in AXES)
+    axes = AXES if sparse else [axis for axis in AXES if axis.name != "experts"]
+    return tuple(replace(axis, default=free[axis.name]) if axis.name in free else axis for axis in axes)
 
 
 def rules_of(arch: Architecture, place: Places) -> tuple[Rule, ...]:

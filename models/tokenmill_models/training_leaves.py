@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tokenmill_models.formula import minimum
+from tokenmill_models.formula import maximum, minimum
 from tokenmill_models.operations_parts import ONE, arch_leaf
 from tokenmill_models.symbols import constant, declare
 
@@ -17,7 +17,7 @@ micro_batch = declare("b", "1", "sequences of a micro-batch", origin="axis.micro
 zero = declare("z", "1", "ZeRO stage: 1 shards optimiser states, 2 gradients too, 3 parameters too", origin="axis.zero")
 shard = declare("shard", "1", "ranks that share one copy of the sharded states; 0: all data ranks", origin="axis.shard")
 
-recompute_selective = declare("r_s", "1", "1 where the attention core is recomputed", origin="axis.recompute")
+recompute_selective = declare("r_s", "1", "1 where what is cheap is recomputed", origin="axis.recompute")
 recompute_full = declare("r_f", "1", "1 where whole layers are recomputed", origin="axis.recompute")
 sequence_parallel = declare("sp", "1", "1 with sequence parallelism", origin="axis.sequence_parallel")
 interleaved = declare("q_i", "1", "1 for the interleaved schedule", origin="axis.schedule")
@@ -34,6 +34,7 @@ bytes_optimizer = declare(
     origin="axis.optimizer",
     sign="positive",
 )
+muon = declare("k_m", "1", "1 where Muon orthogonalises the updates of matrices", origin="axis.optimizer")
 checkpoint_async = declare(
     "k_a", "1", "1 where a checkpoint is written while training runs", origin="axis.checkpoint_mode"
 )
@@ -47,6 +48,12 @@ bytes_communication = declare(
     sign="positive",
 )  # fmt: skip
 bytes_activations = declare("b_a", "B", "bytes an activation", origin="precision.bytes[activations]", sign="positive")
+bytes_compute = declare(
+    "b_p", "B", "bytes of an operand of a product", origin="precision.bytes[compute]", sign="positive"
+)
+bytes_experts = declare(
+    "b_e", "B", "bytes a weight of the routed experts", origin="precision.bytes[experts]", sign="positive"
+)
 BYTES_16 = constant(
     "b_16", 2.0, "B", "bytes of an element that stays in 16 bits: activations, norms, embeddings, states"
 )
@@ -78,6 +85,13 @@ held_chips = declare(
     "held_chips", "1", "chips that the file holds for a replica", origin="input.layout.chips", sign="positive"
 )
 ranks_a_chip = declare("ranks_a_chip", "1", "devices of a chip", origin="chip.ranks", sign="positive")
+host_sweep = declare(
+    "W_host_sweep",
+    "B/s",
+    "memory traffic of the host's optimiser a device",
+    origin="engine.host_sweep",
+    sign="positive",
+)
 host_link = declare(
     "W_host", "B/s", "bandwidth from a device to host memory, one direction", origin="chip.host_link", sign="positive"
 )
@@ -136,3 +150,7 @@ zero1 = minimum(zero, 1)
 zero2 = minimum(zero, 2) - zero1
 zero3 = minimum(zero, 3) - minimum(zero, 2)
 vector_split = ONE + sequence_parallel * (tp - 1)
+
+# the residual stream, queries, keys and values stay in 16 bits at least; what a product reads is kept as it reads it
+bytes_residual = maximum(bytes_activations, BYTES_16)
+bytes_operand = minimum(bytes_activations, bytes_compute)

@@ -17,6 +17,12 @@ KORTHIKANTI = Source(
     "Korthikanti et al. 2022, arXiv:2205.05198, section 4, tensor by tensor",
     ("kept for the backward pass: the input of every norm, product and activation function, and dropout masks",),
 )
+GATE = Source(
+    "definition",
+    (
+        "the backward kernel of a gated activation reads gate and up and can write their product anew at no cost that shows",
+    ),
+)
 ZERO_PAPER = Source("Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5")
 IN_FLIGHT = Source("Narayanan et al. 2021, arXiv:2104.04473, section 2.2, warm-up micro-batches of a rank")
 DUALPIPE = Source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, table 2")
@@ -49,46 +55,91 @@ class Memory:
     total: sp.Symbol
 
 
-def _stored(part: Part, t: sp.Expr) -> sp.Expr:
-    """Elements a token that a product leaves for the backward pass: its outputs, or for a row-cut one its inputs."""
-    return shard_inputs(part, t) if part.matrix.split == "row" else shard_outputs(part, t)
+def rebuilds(kind: LayerKind) -> bool:
+    """Return whether selective recomputation rebuilds more of a layer than its attention core.
+
+    Gated MLPs, mixtures of experts and latent attention: normed inputs, products of gated activations, up-projections of
+    latents. Layers of the first make, without a gate, keep to the attention core alone (Korthikanti et al. 2022).
+    """
+    return kind.mixer.kind == "mla" or bool(kind.mlp.expert) or any(m.name == "gate" for m in kind.mlp.matrices)
 
 
-def _stored_by(matrices: tuple[Matrix, ...], path: str, t: sp.Expr) -> sp.Expr:
-    return sum((_stored(Part(m, f"{path}.{m.name}"), t) for m in matrices), ZERO)
+@dataclass(frozen=True)
+class Saved:
+    """Bytes a token of a layer [B]: `kept` until the backward pass; of it `light`, cheap to rebuild, and `gate`, free to rebuild."""
+
+    kept: sp.Expr
+    light: sp.Expr = ZERO
+    gate: sp.Expr = ZERO
+
+    def __add__(self, other: Saved) -> Saved:
+        return Saved(self.kept + other.kept, self.light + other.light, self.gate + other.gate)
+
+    def times(self, factor: sp.Expr) -> Saved:
+        """Return as many of it."""
+        return Saved(self.kept * factor, self.light * factor, self.gate * factor)
+
+
+def _norms(kind: LayerKind) -> Saved:
+    """A part of a layer (mixer, MLP) keeps the input of its norm, the normed input, a mask of dropout."""
+    parts = int(kind.mixer.kind != "none") + int(kind.mlp.kind != "none")
+    width = parts * arch_leaf("hidden") / leaf.vector_split
+    normed = width * leaf.bytes_operand
+    return Saved(width * (leaf.bytes_residual + leaf.dropout * leaf.BYTES_MASK) + normed, normed)
+
+
+def _mixer(kind: LayerKind, path: str) -> Saved:
+    """Outputs of the products before the attention core, and the core's own output; latents are projected up again."""
+    saved = Saved(ZERO)
+    for matrix in kind.mixer.matrices:
+        part = Part(matrix, f"{path}.mixer.matrices.{matrix.name}")
+        width = shard_inputs(part, leaf.tp) if matrix.split == "row" else shard_outputs(part, leaf.tp)
+        size = width * leaf.bytes_residual
+        saved += Saved(size, size if matrix.name.endswith("_up") else ZERO)
+    return saved
+
+
+def _mlp(matrices: tuple[Matrix, ...], path: str, t: sp.Expr) -> Saved:
+    """Outputs of the products before the activation function, and what it hands on: a gate rebuilds that from the former."""
+    gated = any(m.name == "gate" for m in matrices)
+    saved = Saved(ZERO)
+    for matrix in matrices:
+        part = Part(matrix, f"{path}.{matrix.name}")
+        if matrix.split != "row":
+            saved += Saved(shard_outputs(part, t) * leaf.bytes_activations)
+            continue
+        size = shard_inputs(part, t) * leaf.bytes_operand
+        saved += Saved(size, size, size) if gated else Saved(size)
+    return saved
 
 
 def layer_activations(
     graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr
-) -> tuple[sp.Symbol, sp.Symbol]:
-    """Define the bytes of one layer that wait for the backward pass of one micro-batch: (all, attention core alone) [B].
+) -> tuple[sp.Symbol, sp.Symbol, sp.Expr]:
+    """Define the bytes of one layer that wait for the backward pass of one micro-batch [B]: all, what selective rebuilds, and
+    the products of gated activations, which their own backward kernel can rebuild from what it reads.
 
-    `rows`: tokens on a tensor group. A part of a layer (mixer, MLP) keeps the input of its norm and the normed input, its
-    products' outputs and last input; masks of dropout a byte an element; a score matrix where there is no flash attention.
+    `rows`: tokens on a tensor group. Kept are the inputs of norms, products and activation functions, dropout masks, and a
+    score matrix where there is no flash attention.
     """
-    a, h = leaf.bytes_activations, arch_leaf("hidden")
-    parts = int(kind.mixer.kind != "none") + int(kind.mlp.kind != "none")
-    whole = parts * h * (2 * a + leaf.dropout * leaf.BYTES_MASK) / leaf.vector_split
-    split = _stored_by(kind.mixer.matrices, f"{path}.mixer.matrices", leaf.tp) * a
-    split += _stored_by(kind.mlp.matrices, f"{path}.mlp.matrices", leaf.tp) * a
+    saved = _norms(kind) + _mixer(kind, path) + _mlp(kind.mlp.matrices, f"{path}.mlp.matrices", leaf.tp)
     if kind.mlp.expert:
-        inside = _stored_by(kind.mlp.expert, f"{path}.mlp.expert", leaf.expert_tp)
         load = arch_leaf(f"{path}.mlp.active") * leaf.expert_tp / leaf.tp * leaf.expert_load
-        split += load * (h + inside) * a
+        sent = Saved(arch_leaf(f"{path}.mlp.expert.{kind.mlp.expert[0].name}.inputs") * leaf.bytes_operand)
+        saved += (sent + _mlp(kind.mlp.expert, f"{path}.mlp.expert", leaf.expert_tp)).times(load)
     core = _core(kind, path)
-    saved = rows * (whole + split + core)
+    light = saved.light if rebuilds(kind) else ZERO
     return (
         graph.let(
-            f"saved_{label}", "B", f"activations of layer {label} kept for a micro-batch", saved, source=KORTHIKANTI
-        ),
-        graph.let(
-            f"saved_core_{label}",
-            "B",
-            f"scores of layer {label} kept for a micro-batch",
-            rows * core,
+            f"saved_{label}", "B", f"activations of layer {label} kept for a micro-batch", rows * (saved.kept + core),
             source=KORTHIKANTI,
         ),
-    )
+        graph.let(
+            f"rebuilt_{label}", "B", f"activations of layer {label} that selective recomputation rebuilds",
+            rows * ((1 - leaf.flash) * core + light), source=KORTHIKANTI,
+        ),
+        rows * saved.gate,
+    )  # fmt: skip
 
 
 def _core(kind: LayerKind, path: str) -> sp.Expr:
@@ -102,11 +153,14 @@ def _core(kind: LayerKind, path: str) -> sp.Expr:
 
 @dataclass(frozen=True)
 class Stage:
-    """What one pipeline rank holds: parameters outside and inside experts [1], activations in flight [B]."""
+    """What one pipeline rank holds: parameters outside and inside experts [1], activations in flight and gated products
+    among them [B].
+    """
 
     dense: sp.Expr
     expert: sp.Expr
     activations: sp.Expr
+    gate: sp.Expr
 
 
 def in_flight(graph: Graph, label: str, stage: sp.Expr, m: sp.Expr) -> sp.Symbol:
@@ -150,15 +204,18 @@ def define_states(graph: Graph, arch: Architecture, rows: sp.Expr, m: sp.Expr, i
         routed / (1 + leaf.zero1 * (expert_shared - 1)),
         inner * working.kept,
     )  # fmt: skip
-    return states, stages, working.whole
+    return states, stages, working.again
 
 
 @dataclass(frozen=True)
 class Working:
-    """Activation bytes of a mean layer for one micro-batch [B]: `kept` until its backward pass, `whole` while it runs."""
+    """Activation bytes of a mean layer for one micro-batch [B]: `kept` until its backward pass, `gate` the products of gated
+    activations among them, `again` while that pass runs.
+    """
 
     kept: sp.Symbol
-    whole: sp.Symbol
+    gate: sp.Expr
+    again: sp.Expr
 
 
 def _activations(graph: Graph, arch: Architecture, rows: sp.Expr) -> Working:
@@ -169,14 +226,19 @@ def _activations(graph: Graph, arch: Architecture, rows: sp.Expr) -> Working:
         "activations of a mean layer for a micro-batch",
         stage_mean(arch, leaf.pp, [p[0] for p in pairs]),
     )
-    core = stage_mean(arch, leaf.pp, [p[1] for p in pairs])
-    entry = rows * arch_leaf("hidden") * leaf.bytes_activations / leaf.vector_split
-    partial = whole - leaf.recompute_selective * (1 - leaf.flash) * core
+    rebuilt = stage_mean(arch, leaf.pp, [p[1] for p in pairs])
+    entry = rows * arch_leaf("hidden") * leaf.bytes_residual / leaf.vector_split
+    partial = whole - leaf.recompute_selective * rebuilt
     kept = graph.let(
         "kept_layer", "B", "activations of a mean layer kept for a micro-batch",
         leaf.recompute_full * entry + (1 - leaf.recompute_full) * partial, source=KORTHIKANTI,
     )  # fmt: skip
-    return Working(kept, whole)
+    gone = leaf.recompute_full + leaf.offload_activations - leaf.recompute_full * leaf.offload_activations
+    gate = graph.let(
+        "gate_layer", "B", "products of gated activations that a mean layer keeps for a micro-batch",
+        (1 - leaf.recompute_full - leaf.recompute_selective) * stage_mean(arch, leaf.pp, [p[2] for p in pairs]),
+    )  # fmt: skip
+    return Working(kept, gate, gone * whole)
 
 
 def _ranks(graph: Graph, dense: sp.Expr, expert: sp.Expr, ends: tuple[sp.Expr, sp.Expr], working: Working,
@@ -186,15 +248,22 @@ def _ranks(graph: Graph, dense: sp.Expr, expert: sp.Expr, ends: tuple[sp.Expr, s
     tied = ends[1] - (arch_leaf("embedding_parameters") / leaf.tp if arch.tied else 0)
     logits = rows * _logits(arch)
     second = minimum(1, leaf.pp - 1)
-    saved = working.kept * (1 - leaf.offload_activations)
     more = 1 - minimum(1, maximum(0, 3 - leaf.pp))  # 1 where there are inner ranks
+    here = 1 - leaf.offload_activations
+    flights = [
+        outer * in_flight(graph, "first", ZERO, m) * here,
+        more * inner * in_flight(graph, "second", second, m) * here,
+        outer * in_flight(graph, "last", leaf.pp - 1, m) * here,
+    ]
+    sizes = [
+        (outer * dense + ends[0] + lone * tied, outer * expert, lone * logits),
+        (more * inner * dense, more * inner * expert, ZERO),
+        (outer * dense + ends[1], outer * expert, logits),
+    ]
     return [
-        Stage(outer * dense + ends[0] + lone * tied, outer * expert,
-              outer * saved * in_flight(graph, "first", ZERO, m) + lone * logits),
-        Stage(more * inner * dense, more * inner * expert, more * inner * saved * in_flight(graph, "second", second, m)),
-        Stage(outer * dense + ends[1], outer * expert,
-              outer * saved * in_flight(graph, "last", leaf.pp - 1, m) + logits),
-    ]  # fmt: skip
+        Stage(own, routed, held * working.kept + more_bytes, held * working.gate)
+        for (own, routed, more_bytes), held in zip(sizes, flights, strict=True)
+    ]
 
 
 def _logits(arch: Architecture) -> sp.Expr:
@@ -205,33 +274,40 @@ def _logits(arch: Architecture) -> sp.Expr:
     return 2 * width * LOGIT_BYTES + arch_leaf("hidden") * leaf.bytes_activations / leaf.vector_split
 
 
-def define_memory(graph: Graph, states: StateElements, stages: list[Stage], layer_bytes: sp.Expr, inner: sp.Expr,
+def define_memory(graph: Graph, states: StateElements, stages: list[Stage], again: sp.Expr, inner: sp.Expr,
                   shared: sp.Expr, expert_shared: sp.Expr) -> Memory:  # fmt: skip
     """Define the memory of the fullest rank: over first, inner and last rank, that with the most bytes in all."""
     copies = 1 + leaf.dualpipe
-    names = ("first", "inner", "last")
+    gathered = 2 * weight_bytes(states) / inner
+    buffers = (leaf.zero3 + leaf.offload_parameters - leaf.zero3 * leaf.offload_parameters) * gathered + leaf.bucket
+    room = graph.let(
+        "memory_room", "B", "what states and waiting activations may take",
+        M * leaf.memory_fraction / (1 + leaf.fragmentation) - again - buffers,
+    )  # fmt: skip
     totals = []
-    for name, stage in zip(names, stages, strict=True):
-        state = stage.dense * _state_bytes(shared, copies) + stage.expert * _state_bytes(expert_shared, copies)
-        totals.append(
-            graph.let(f"memory_{name}", "B", f"states and activations of the {name} rank", state + stage.activations)
-        )
+    for name, stage in zip(("first", "inner", "last"), stages, strict=True):
+        state = stage.dense * _state_bytes(leaf.bytes_weights, shared, copies)
+        if stage.expert != ZERO:
+            state += stage.expert * _state_bytes(leaf.bytes_experts, expert_shared, copies)
+        full = graph.let(f"memory_{name}", "B", f"states and activations of the {name} rank", state + stage.activations)
+        least = graph.let(
+            f"memory_least_{name}", "B", f"states and activations of the {name} rank as far as memory asks without products "
+            "of gated activations", maximum(full - stage.gate, minimum(full, room)), source=GATE,
+        )  # fmt: skip
+        totals.append(least)
     most = graph.let("memory_most", "B", "states and activations of the fullest rank", maximum(*totals))
 
     def split(name: str, what: int) -> sp.Symbol:
         factor = copies if what < 2 else ONE
-        held = states.dense * _parts(shared)[what] + states.expert * _parts(expert_shared)[what]
+        held = states.dense * _parts(leaf.bytes_weights, shared)[what]
+        if states.expert != ZERO:
+            held += states.expert * _parts(leaf.bytes_experts, expert_shared)[what]
         return graph.let(f"memory_{name}", "B", f"{name} of the fullest rank", factor * held, source=ZERO_PAPER)
 
     weights, gradients, optimizer = split("weights", 0), split("gradients", 1), split("optimizer", 2)
-    gathered = 2 * (states.dense + states.expert) / inner * leaf.bytes_weights
-    buffers = (leaf.zero3 + leaf.offload_parameters - leaf.zero3 * leaf.offload_parameters) * gathered
-    again = (
-        leaf.recompute_full + leaf.offload_activations - leaf.recompute_full * leaf.offload_activations
-    ) * layer_bytes
     activations = graph.let(
         "memory_activations", "B", "activations, gathered parameters and one layer's working set of the fullest rank",
-        maximum(0, most - weights - gradients - optimizer) + again + buffers + leaf.bucket, source=KORTHIKANTI,
+        maximum(0, most - weights - gradients - optimizer) + again + buffers, source=KORTHIKANTI,
     )  # fmt: skip
     allocated = graph.let("memory_allocated", "B", "peak of tensors", weights + gradients + optimizer + activations)
     reserved = graph.let(
@@ -243,24 +319,25 @@ def define_memory(graph: Graph, states: StateElements, stages: list[Stage], laye
     return Memory(weights, gradients, optimizer, activations, outside, allocated, reserved, total)
 
 
-def _parts(shared: sp.Expr) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """Bytes a parameter of weights, gradients, optimiser states on a rank, `shared` ranks holding one copy."""
+def weight_bytes(states: StateElements) -> sp.Expr:
+    """Bytes of the whole weights of the fullest rank, routed experts in their own format [B]."""
+    routed = states.expert * leaf.bytes_experts if states.expert != ZERO else ZERO
+    return states.dense * leaf.bytes_weights + routed
+
+
+def _parts(width: sp.Expr, shared: sp.Expr) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
+    """Bytes a parameter of weights (`width` whole), gradients, optimiser states on a rank, `shared` ranks holding one copy."""
 
     def cut(flag: sp.Expr) -> sp.Expr:
         return 1 / (1 + flag * (shared - 1))
 
-    weights = leaf.bytes_weights * cut(leaf.zero3) * (1 - leaf.offload_parameters)
+    weights = width * cut(leaf.zero3) * (1 - leaf.offload_parameters)
     # interleaved, the gradients of one virtual stage are whole until they are exchanged
     open_share = leaf.zero2 * leaf.interleaved / leaf.virtual
     gradients = leaf.bytes_gradients * (open_share + (1 - open_share) * cut(leaf.zero2))
     return weights, gradients, leaf.bytes_optimizer * cut(leaf.zero1) * (1 - leaf.offload_optimizer)
 
 
-def _state_bytes(shared: sp.Expr, copies: sp.Expr) -> sp.Expr:
-    weights, gradients, optimizer = _parts(shared)
+def _state_bytes(width: sp.Expr, shared: sp.Expr, copies: sp.Expr) -> sp.Expr:
+    weights, gradients, optimizer = _parts(width, shared)
     return copies * (weights + gradients) + optimizer
-
-
-def capacity_rule_sides(memory: Memory) -> tuple[sp.Expr, sp.Expr]:
-    """Return what must fit and what there is [B]."""
-    return memory.total, M * leaf.memory_fraction
