@@ -114,7 +114,16 @@ def offers(problem: Problem, catalog: CatalogLike) -> tuple[list[Offer], list[Mi
         base = _base(problem, catalog, owned.system, "owned", "owned", 0.0)
         sites = base.sites if owned.site is None else (owned.site,)
         found.append(replace(base, sites=sites, at_most=owned.count, until=owned.retires, price_source="owned"))
+    notes = notes if problem.hardware.systems is not None else _together(notes)
     return sorted(_merged(found), key=lambda offer: offer.key), notes
+
+
+def _together(notes: list[Mistake]) -> list[Mistake]:
+    """Return one note for all systems that nobody asked for by name and that have no price."""
+    names = sorted({note.key.rpartition(".")[2] for note in notes})
+    if not names:
+        return []
+    return [Mistake("hardware.systems", f"no price in the asked markets for {', '.join(names)}", notes[0].allowed)]
 
 
 def _asked(problem: Problem, catalog: CatalogLike) -> list[str]:

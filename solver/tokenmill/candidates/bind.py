@@ -164,7 +164,9 @@ def _chip(binder: Binder, path: str) -> Leaf:
         figure = catalog.failure_rate(chip.id)
         return Leaf(figure.value, figure.source, figure.evidence)
     if name.startswith("peak"):
-        name = catalog.precision(word).compute if word else _widest(chip, name.removeprefix("peak_"))
+        name = catalog.precision(word).compute if word else name.removeprefix("peak_")
+        if word not in binder.words.values():  # no format that this layout computes in: a yardstick
+            name = _widest(chip, name)
         value: Any = chip.peak.get(name)
         if value is None:
             raise CatalogError(f"{chip.id} has no native {name} arithmetic")
