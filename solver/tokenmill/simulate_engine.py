@@ -11,11 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil, inf, log, sqrt
-
-from tokenmill.simulate_steps import StepTimes
+from typing import Protocol
 
 HISTOGRAM = 50.0  # bins of step times per factor e: each 2% wide
 ROUTERS = ("least-loaded", "round-robin", "one-queue")
+
+
+class Times(Protocol):
+    """Times of steps [s]; see `simulate_steps.StepTimes`."""
+
+    def plain(self, sequences: int, context: float) -> float:
+        """Return the time of a step of decode tokens alone."""
+
+    def full(self, sequences: int, context: float, prompt: float, keys: float) -> float:
+        """Return the time of a step that carries prompt tokens as well."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class Tally:
 class Engine:
     """One group of sequences of a replica. A segment is one step with prompt tokens, or a stretch of plain steps."""
 
-    def __init__(self, times: StepTimes, limits: Limits, requests: Requests, waiting: deque[int] | None = None) -> None:
+    def __init__(self, times: Times, limits: Limits, requests: Requests, waiting: deque[int] | None = None) -> None:
         self.times, self.limits, self.requests = times, limits, requests
         self.waiting: deque[int] = deque() if waiting is None else waiting
         self.tally = Tally()

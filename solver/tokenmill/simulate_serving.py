@@ -196,7 +196,7 @@ def _use(item: Standing, engines: Sequence[Engine], seconds: float) -> PoolUse:
         kv_most=max(tally.most_cached for tally in tallies) / room,
         busy=sum(tally.busy for tally in tallies) / seconds / count,
         preemptions=sum(tally.preemptions for tally in tallies),
-        prefix_hit=sum(tally.hit_tokens for tally in tallies) / prompts if prompts else 0.0,
+        prefix_hit=sum(tally.hit_tokens for tally in tallies) / prompts if prompts and item.limits.prefills else 0.0,
     )
 
 

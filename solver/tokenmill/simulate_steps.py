@@ -60,6 +60,7 @@ class StepTimes:
         self.leaves = dict(leaves)
         self.graph = Graph({s: f for s, f in role.graph.formulas.items() if s.name not in CUT})
         self.symbols = {symbol.name: symbol for symbol in self.graph.formulas}
+        self.functions: dict[str, Compiled] = {}
         self.counts = _counts(counts)
         self.contexts = _geometric(64.0, max(context, 128.0), 2.0)
         self.prompts = _geometric(1.0, float(max(budget, 2)), 2**0.5)
@@ -75,7 +76,9 @@ class StepTimes:
 
     def exact(self, name: str, **inputs: Any) -> Any:
         """Return a definition evaluated by its formula; `inputs`: what CUT names, arrays that broadcast."""
-        function: Compiled = compile_graph(self.graph, [self.symbols[name]])
+        function = self.functions.get(name)
+        if function is None:
+            function = self.functions[name] = compile_graph(self.graph, [self.symbols[name]])
         missing = [s.name for s in function.inputs if s.name not in self.leaves and s.name not in inputs]
         if missing:
             raise ProblemError([Mistake(name, f"no value of {missing[0]}", "a plan written by this version")])

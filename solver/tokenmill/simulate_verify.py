@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tokenmill.errors import Mistake, ProblemError
 from tokenmill.simulate import Options, SimulationReport, simulate
 from tokenmill.simulate_load import generated, planned_rate
+from tokenmill.units import format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,18 +22,24 @@ ROUNDS = 8
 LEAST, MOST = 3000, 200_000  # requests of a generated load
 LIFETIMES = 20.0  # mean times of a request that a load lasts at least, so that it reaches its steady state
 WARM = 0.2
+CLOSE = 0.1  # share by which a formula may differ from the simulation unmarked
 HEADROOM = "demand.headroom"
 STAGES = ("serving",)
 
 
 @dataclass(frozen=True)
 class Verified:
-    """A plan with the simulations of its workloads, what was added, and whether every limit holds. `added`: in words."""
+    """A plan with the simulations of its workloads, and whether every limit holds.
+
+    `added`: what the plan has beyond the one that the demand alone asks for, in words. `marks`: figures of the closed
+    formulas that lie more than CLOSE from the simulation, in words; they stand in the plan's notes too.
+    """
 
     plan: Plan
     reports: Mapping[str, SimulationReport]
     added: tuple[str, ...]
     holds: bool
+    marks: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return the simulations and what was added, as people read it."""
@@ -40,14 +47,15 @@ class Verified:
 
         told = "held by simulation" if self.holds else "NOT held by simulation"
         added = "".join(f"  added: {line}\n" for line in self.added)
-        return f"\nLimits {told}\n{added}" + "".join(text(report) for report in self.reports.values())
+        marked = "".join(f"  {line}\n" for line in self.marks)
+        return f"\nLimits {told}\n{added}{marked}" + "".join(text(report) for report in self.reports.values())
 
 
 def verify(problem: Problem, solve: Callable[[Problem], Plan], *, options: Options | None = None) -> Verified:
     """Solve a problem, simulate its serving workloads at their demand, and add head-room until every limit holds.
 
     `solve`: from problem to plan. Each round adds a tenth of the demand as head-room to the workloads that miss a
-    limit; the load stays that of the demand. After `ROUNDS` rounds the last plan is returned, and `holds` is false.
+    limit; the load stays that of the demand. Where no head-room helps, the first plan is returned and `holds` is false.
 
     Raises
     ------
@@ -58,21 +66,51 @@ def verify(problem: Problem, solve: Callable[[Problem], Plan], *, options: Optio
         raise ProblemError(
             [Mistake("--verify-by-simulation", "no serving workload", "a problem with one of stage serving")]
         )
-    plan = solve(problem)
-    before = _replicas(plan)
+    settings = options or Options(warm=WARM)
     asked = {w.name: _headroom(w) for w in problem.workloads}
-    current, rounds = problem, 0
-    while True:
-        reports = _simulated(plan, current, asked, options or Options(warm=WARM))
-        short = [name for name, report in reports.items() if not report.holds]
-        if not short or rounds == ROUNDS:
-            return Verified(plan, reports, _added(before, _replicas(plan), current, asked), not short and bool(reports))
-        rounds += 1
-        enlarged = replace(current, workloads=tuple(_more(w) if w.name in short else w for w in current.workloads))
-        following = solve(enlarged)
-        if following.status not in ("optimal", "feasible"):
-            return Verified(plan, reports, _added(before, _replicas(plan), current, asked), False)
-        current, plan = enlarged, following
+    first = solve(problem)
+    reports = _simulated(first, problem, asked, settings)
+    best, current = (first, reports), problem
+    for _ in range(ROUNDS):
+        short = {name for name, report in reports.items() if not report.holds}
+        if not short:
+            break
+        current = replace(current, workloads=tuple(_more(w) if w.name in short else w for w in current.workloads))
+        plan = solve(current)
+        if plan.status not in ("optimal", "feasible"):
+            break
+        reports = _simulated(plan, current, asked, settings)
+        if all(report.holds for report in reports.values()):
+            return _verified(plan, reports, _added(_replicas(first), _replicas(plan), current, asked))
+    return _verified(*best, ())
+
+
+def _verified(plan: Plan, reports: Mapping[str, SimulationReport], added: tuple[str, ...]) -> Verified:
+    holds = bool(reports) and all(report.holds for report in reports.values())
+    marks = tuple(line for report in reports.values() for line in marks_of(plan, report))
+    notes = (*plan.notes, *(f"simulation, {line}" for line in (*added, *marks)))
+    return Verified(replace(plan, notes=notes), reports, added, holds, marks)
+
+
+def marks_of(plan: Plan, report: SimulationReport) -> list[str]:
+    """Return the predicted medians and 95th percentiles that lie more than CLOSE from the simulated ones, in words.
+
+    The formulas' time per output token is of single tokens; it is held against the simulated gaps.
+    """
+    found = []
+    for pool in plan.workloads[report.workload].pools:
+        for figure, simulated in (("ttft", report.ttft), ("tpot", report.gap), ("e2e", report.e2e)):
+            predicted = pool.predicted.get(figure)
+            for word in ("p50", "p95"):
+                if not isinstance(predicted, Mapping) or not simulated or predicted.get(word) is None:
+                    continue
+                off = float(predicted[word]) / simulated[word] - 1
+                if abs(off) > CLOSE:
+                    said, seen = format_quantity(float(predicted[word]), "s"), format_quantity(simulated[word], "s")
+                    found.append(
+                        f"{report.workload}.{pool.name}.{figure}.{word}: formula {said}, simulated {seen} ({off:+.0%})"
+                    )
+    return found
 
 
 def _simulated(

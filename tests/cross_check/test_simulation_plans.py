@@ -1,0 +1,95 @@
+"""The closed formulas of serving against the simulation, on plans drawn at random: two routes to the same figures."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tokenmill.api import solve
+from tokenmill.reading import load_problem
+from tokenmill.simulate import Options, simulate
+from tokenmill.simulate_load import generated, planned_rate
+
+TEXT = """
+objective = {{ minimise = "cost" }}
+[hardware]
+systems = ["{system}"]
+[[hardware.owned]]
+system = "{system}"
+count = 4
+[[workload]]
+name = "chat"
+stage = "serving"
+model = "{model}"
+[workload.demand]
+requests_per_second = {rate}
+input_tokens = {{ mean = {prompt[0]}, p95 = {prompt[1]} }}
+output_tokens = {{ mean = {answer[0]}, p95 = {answer[1]} }}
+[workload.engine]
+disaggregated = false
+chunk = {chunk}
+[workload.layout]
+tp = {tp}
+pp = 1
+[workload.precision]
+weights = "bf16"
+compute = "bf16"
+"""
+LIFETIMES = 40  # of a request: so long does a load last
+MOST_BUSY = 0.85
+
+
+def drawn_plan(seed: int):
+    """A plan of one replica at 30 to 85% of what it sustains: model, system, layout, chunk and lengths at random."""
+    random = np.random.default_rng(seed)
+    small = random.random() < 0.5
+    prompt, answer = np.exp(random.uniform(np.log([200, 50]), np.log([4000, 600])))
+    asked = {
+        "model": "llama-3.1-8b" if small else str(random.choice(["llama-3.1-70b", "qwen3-32b"])),
+        "system": str(random.choice(["hgx-a100-80gb", "hgx-h100", "hgx-h200"])),
+        "tp": int(random.choice([1, 2] if small else [4, 8])),
+        "chunk": int(random.choice([512, 2048, 8192])),
+        "prompt": (prompt, prompt * random.uniform(1.2, 3)),
+        "answer": (answer, answer * random.uniform(1.2, 3)),
+    }
+    little = 0.01
+    (pool,) = solve(load_problem(TEXT.format(rate=little, **asked))).workloads["chat"].pools
+    most = little / (pool.schedule[0].utilisation * pool.replicas)
+    return solve(load_problem(TEXT.format(rate=most * random.uniform(0.3, MOST_BUSY), **asked)))
+
+
+@cache
+def errors(seed: int) -> dict[str, float]:
+    """Formula over simulation, less one, by figure; the formulas' time per output token is of single tokens."""
+    plan = drawn_plan(seed)
+    (pool,) = plan.workloads["chat"].pools
+    lasts = planned_rate(plan, "chat") * pool.predicted["e2e"]["mean"]
+    load = generated(plan, "chat", int(np.clip(lasts * LIFETIMES, 4000, 60_000)), seed=seed)
+    report = simulate(plan, load, options=Options(warm=0.2))
+    simulated = {"ttft": report.ttft, "tpot": report.gap, "e2e": report.e2e}
+    return {
+        f"{name}.{word}": pool.predicted[name][word] / values[word] - 1
+        for name, values in simulated.items()
+        for word in ("mean", "p50", "p95")
+    }
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_mean_step_and_whole_request_agree(seed):
+    found = errors(seed)
+    assert abs(found["tpot.mean"]) < 0.15
+    assert abs(found["e2e.mean"]) < 0.15
+
+
+@pytest.mark.slow
+def test_twenty_plans():
+    """Means of tokens and requests agree; the time to first token is reported, and marked by `verify` where it is off."""
+    rows = [errors(seed) for seed in range(20)]
+    middle = {name: float(np.median([abs(row[name]) for row in rows])) for name in rows[0]}
+    for name, value in middle.items():
+        print(f"{name}: median error {value:.1%}, worst {max(abs(row[name]) for row in rows):.1%}")
+    for name in ("tpot.mean", "e2e.mean", "tpot.p50", "e2e.p50", "e2e.p95"):
+        assert middle[name] < 0.1, name
+    assert middle["ttft.mean"] < 0.25
