@@ -41,8 +41,9 @@ def solve_cbc(programme: Programme, objective: Linear, *, time_limit: float | No
     problem = programme.state(objective)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        # with its own preprocessing, CBC 2.10.3 was seen to cut off an optimum that trying every plan confirms
-        status = problem.solve(kind(msg=False, gapRel=gap, timeLimit=time_limit, options=["preprocess off"]))
+        # with their own preprocessing and cuts, builds of CBC were seen to cut off optima that trying every plan confirms
+        plain = ["preprocess off", "cuts off"]
+        status = problem.solve(kind(msg=False, gapRel=gap, timeLimit=time_limit, options=plain))
     word = _word(status)
     seconds = perf_counter() - began
     if word != "optimal":
