@@ -124,6 +124,20 @@ def import_topology(file: File, json: Json = False) -> int:
     return 0
 
 
+@import_app.command("trace")
+def import_trace(
+    file: File,
+    classes: Annotated[int, typer.Option(min=1, max=64, help="Buckets of prompt length to make classes of.")] = 4,
+    json: Json = False,
+) -> int:
+    """Read a request trace: rate, variation of gaps, fitted lengths, prefix hits, and request classes for a problem file."""
+    from tokenmill.imports.traces import facts, read_trace, request_classes
+
+    trace = read_trace(_readable(file))
+    _show({"kind": trace.kind, **asdict(facts(trace)), "classes": request_classes(trace, classes)}, json)
+    return 0
+
+
 def _show(data: dict[str, Any], json: bool) -> None:
     from tokenmill.plan_json import encode
 

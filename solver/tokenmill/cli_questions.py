@@ -111,8 +111,8 @@ def simulate(
     prefix: Annotated[bool, typer.Option("--prefix", help="Replay the prefix blocks of the trace.")] = False,
     slots: Annotated[int | None, typer.Option(min=1, help="Most running sequences of a replica.")] = None,
     concurrency: Annotated[
-        int, typer.Option(min=0, help="Requests kept in flight in place of the trace's times.")
-    ] = 0,
+        int | None, typer.Option(min=0, help="Requests kept in flight in place of arrival times; 0 for none.")
+    ] = None,
     workload: Annotated[str | None, typer.Option(help="The workload, where the plan has several.")] = None,
     requests: Annotated[int, typer.Option(min=1, help="Requests to draw where there is no trace.")] = 20000,
     json: Json = False,
@@ -121,11 +121,13 @@ def simulate(
     from tokenmill import simulate as simulation
     from tokenmill.imports.traces import read_trace
     from tokenmill.plan import load_plan
-    from tokenmill.simulate_load import generated
+    from tokenmill.simulate_load import asked_concurrency, generated
 
     loaded = load_plan(plan)
-    options = simulation.Options(rate, router, prefix, slots, 0.0, concurrency, workload)
     name = simulation.workload_named(loaded, workload)
+    if concurrency is None:
+        concurrency = asked_concurrency(loaded, name) if trace is None else 0
+    options = simulation.Options(rate, router, prefix, slots, 0.0, concurrency, name)
     load = read_trace(trace) if trace is not None else generated(loaded, name, requests, rate=rate)
     report = simulation.simulate(loaded, load, options=options)
     if json:

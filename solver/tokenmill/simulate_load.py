@@ -58,6 +58,11 @@ def planned_rate(plan: Plan, name: str) -> float:
     return max(moments.values(), default=0.0)
 
 
+def asked_concurrency(plan: Plan, name: str) -> int:
+    """Return the requests that the workload's closed-loop clients keep in flight; 0 for open arrivals."""
+    return int(workload_of(plan, name)["values"].get("demand.arrivals.concurrency") or 0)
+
+
 def gaps(random: np.random.Generator, rate: float, cv: float, count: int) -> Array:
     """Return gaps [s] of mean 1/rate and variation `cv`, gamma distributed."""
     if cv <= 0:

@@ -159,11 +159,18 @@ def _batched(pools: Sequence[Standing], requests: Requests, options: Options) ->
             gaps[middle] = gaps.get(middle, 0.0) + tokens
     return Served(
         arrival=arrival,
-        first=first + extra,
+        first=_sent(first, last, requests, pools[0]) + extra,
         last=last + extra,
         gaps=gaps,
         pools={item.pool.name: _use(item, engines[a:b], max(end - start, 1e-12)) for item, a, b in spans},
     )
+
+
+def _sent(first: Array, last: Array, requests: Requests, pool: Standing) -> Array:
+    """Return when first tokens are sent [s]: some engines hold them for a number of decode steps."""
+    steps = np.array(requests.answer) - 1
+    late = np.minimum(pool.leaves.get("engine_stream", 0.0), steps)
+    return np.asarray(first + np.where(steps > 0, late * (last - first) / np.maximum(steps, 1), 0.0))
 
 
 def _chosen(requests: Requests, fits: NDArray[np.bool_]) -> tuple[Requests, NDArray[np.int64]]:

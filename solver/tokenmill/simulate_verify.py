@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenmill.errors import Mistake, ProblemError
 from tokenmill.simulate import Options, SimulationReport, simulate
-from tokenmill.simulate_load import generated, planned_rate
+from tokenmill.simulate_load import asked_concurrency, generated, planned_rate
 from tokenmill.units import format_quantity
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ def _simulated(
         name = workload.name
         rate = planned_rate(plan, name) * (1 + asked[name]) / (1 + _headroom(workload))
         trace = generated(plan, name, _count(plan, name, rate), problem.seed, rate)
-        reports[name] = simulate(plan, trace, problem, replace(options, workload=name))
+        reports[name] = simulate(
+            plan, trace, problem, replace(options, workload=name, concurrency=asked_concurrency(plan, name))
+        )
     return reports
 
 
