@@ -11,6 +11,7 @@ import typer
 
 from tokenmill import cli_output as out
 from tokenmill.cli_catalog import catalog_app, import_app
+from tokenmill.cli_measured import calibrate, validate
 from tokenmill.cli_questions import fits, simulate, size
 from tokenmill.errors import Mistake, ProblemError
 
@@ -27,6 +28,8 @@ app.add_typer(import_app, name="import")
 app.command()(fits)
 app.command()(size)
 app.command()(simulate)
+app.command()(calibrate)
+app.command()(validate)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 CatalogDir = Annotated[

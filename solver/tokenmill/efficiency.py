@@ -23,7 +23,7 @@ NONE_TO_CONVERT = Figure(0.0, "", "definition: products of 16 bits and more take
 
 @cache
 def _kernels() -> dict[tuple[str, str, str], dict[str, str]]:
-    found = {}
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
     for name in TABLES:
         with (data.path("catalog") / "efficiency" / name).open(encoding="utf-8", newline="") as file:
             found |= {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}

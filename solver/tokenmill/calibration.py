@@ -1,0 +1,20 @@
+"""`calibrate`: every fitted constant of the catalogue, from the shipped measurements, written as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tokenmill import data
+from tokenmill.calibration_fit import write_constants
+from tokenmill.calibration_kernels import fit_kernels
+from tokenmill.catalog import load_catalog
+
+
+def calibrate(into: Path | None = None) -> dict[str, Any]:
+    """Fit all constants and write them below `into` (the catalogue's ``efficiency`` folder where None); return how many by table."""
+    folder = into or data.path("catalog") / "efficiency"
+    folder.mkdir(parents=True, exist_ok=True)
+    kernels = fit_kernels(data.path("measured") / "kernels", load_catalog())
+    write_constants(kernels, folder / "kernels.csv")
+    return {"tables": {"kernels.csv": len(kernels)}, "folder": str(folder)}

@@ -1,0 +1,231 @@
+"""Predicts many measured rows at once: through the same role, leaves, rules and machine as a plan, with everything held.
+
+Choices that a row leaves blank are free: the best that its rules allow is the prediction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenmill.candidates.evaluate import Setting, group_values
+from tokenmill.candidates.program import PlacedRule, Program, prepare
+from tokenmill.candidates.search import Ask, Context, _settings
+from tokenmill.catalog import Catalog, load_catalog
+from tokenmill.errors import TokenmillError
+from tokenmill.imports.architecture import load_architecture
+from tokenmill.reading import load_problem
+from tokenmill_models.stage import Role, stages
+
+Array = NDArray[np.float64]
+TOLERANCE = 1e-9
+UNSTRUCTURAL = frozenset({"name", "family", "source", "aliases", "notes", "evidence", "checked", "indices"})
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured row as a problem: `model` a catalogue name or the fields of a configuration; `workload` the keys of its table.
+
+    `group`: rows that stay on one side of a split. `fabric`: a network of the catalogue in place of the system's usual one.
+    """
+
+    row: str
+    accelerator: str
+    group: str
+    system: str
+    model: str | Mapping[str, Any]
+    workload: Mapping[str, Any]
+    stage: str = "pretraining"
+    fabric: str | None = None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Figures of the best layout that the row allows (SI, by figure name); `fits`: it stays within memory."""
+
+    figures: Mapping[str, float]
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Layouts of many cases whose roles have one structure, on one system: `values` of all leaves by symbol name, arrays over layouts."""
+
+    program: Program
+    chip: str
+    outputs: tuple[str, ...]
+    cases: NDArray[np.int64]
+    values: Mapping[str, Any]
+    allowed: NDArray[np.bool_]
+
+    def evaluate(self, constants: Mapping[str, float]) -> dict[str, Array]:
+        """Return figures (and ``room``, B left in memory) of every layout with some leaves replaced by `constants`."""
+        role = self.program.role
+        capacity = _capacity(self.program)
+        symbols = [role.figures[name] for name in self.outputs] + [side for r in capacity for side in (r.left, r.right)]
+        with np.errstate(all="ignore"):
+            found = list(self.program.compile(symbols)({**self.values, **constants}).values())
+        arrays = [np.broadcast_to(np.asarray(value, float), self.cases.shape) for value in found]
+        named = dict(zip(self.outputs, arrays, strict=False))
+        sides = arrays[len(self.outputs) :]
+        room = [right - left for left, right in zip(sides[::2], sides[1::2], strict=True)]
+        named["room"] = np.minimum.reduce(room) if room else np.full(self.cases.shape, np.inf)
+        return named
+
+
+def structure(item: Any) -> Any:
+    """Return what of an architecture shapes its formulas: names, kinds, and whether a number is 0, 1 or more."""
+    if is_dataclass(item) and not isinstance(item, type):
+        return tuple((f.name, structure(getattr(item, f.name))) for f in fields(item) if f.name not in UNSTRUCTURAL)
+    if isinstance(item, Mapping):
+        return tuple(sorted((key, structure(value)) for key, value in item.items()))
+    if isinstance(item, tuple | list):
+        return tuple(structure(value) for value in item)
+    if isinstance(item, int | float) and not isinstance(item, bool):
+        return min(item, 2) if item >= 0 else -1
+    return item
+
+
+class Predictor:
+    """Batches of cases, built once and evaluated for any values of the constants."""
+
+    def __init__(
+        self, cases: Sequence[Case], outputs: Sequence[str] = ("step_time",), catalog: Catalog | None = None
+    ) -> None:
+        self.cases = list(cases)
+        self.outputs = tuple(outputs)
+        self.catalog = catalog or load_catalog()
+        self.refused: dict[int, str] = {}
+        self._programs: dict[Any, Program] = {}
+        with TemporaryDirectory() as folder:
+            laid = [self._laid(index, case, Path(folder)) for index, case in enumerate(self.cases)]
+        grouped: dict[Any, list[_Laid]] = {}
+        for one in (entry for entries in laid for entry in entries):
+            place = (one.context.binder.system.id, self.cases[one.case].fabric)
+            grouped.setdefault((id(one.context.program), place), []).append(one)
+        self.batches = [_batch(entries, self.outputs) for entries in grouped.values()]
+
+    def predict(self, constants: Mapping[str, Mapping[str, float]] | None = None) -> list[Prediction | None]:
+        """Return a prediction for every case (None: refused, see `refused`); `constants`: leaves by symbol name, by chip id."""
+        found: list[Prediction | None] = [None] * len(self.cases)
+        for batch in self.batches:
+            named = batch.evaluate((constants or {}).get(batch.chip, {}))
+            for case in np.unique(batch.cases):
+                found[int(case)] = _best(named, np.flatnonzero((batch.cases == case) & batch.allowed), self.outputs)
+                if found[int(case)] is None:
+                    self.refused[int(case)] = "no layout keeps the rules"
+        return found
+
+    def _laid(self, index: int, case: Case, folder: Path) -> list[_Laid]:
+        try:
+            ask = self._ask(case, folder)
+            role, program = self._program(case, ask)
+            system = self.catalog.system(case.system)
+            return [_Laid(index, context, grids) for context, grids in _settings(ask, role, program, system)]
+        except TokenmillError as error:
+            self.refused[index] = str(error)
+            return []
+
+    def _ask(self, case: Case, folder: Path) -> Ask:
+        name = case.model
+        if not isinstance(name, str):
+            text = json.dumps(dict(name), sort_keys=True)
+            path = folder / f"{abs(hash(text))}.json"
+            path.write_text(text, encoding="utf-8")
+            name = str(path)
+        problem = load_problem(
+            {
+                "objective": {"minimise": "time"},
+                "hardware": {"systems": [case.system]} | ({"fabric": case.fabric} if case.fabric else {}),
+                "assume": {"memory_fraction": 1.0},
+                "workload": [{"name": "run", "stage": case.stage, "model": name, **case.workload}],
+            },
+            catalog=self.catalog,
+        )
+        arch = load_architecture(name)
+        return Ask(problem.workloads[0], stages()[case.stage], problem, self.catalog, arch, ())
+
+    def _program(self, case: Case, ask: Ask) -> tuple[Role, Program]:
+        key = (case.stage, structure(ask.architecture))
+        if key not in self._programs:
+            role = next(iter(ask.roles.values()))
+            self._programs[key] = prepare(role)
+        return self._programs[key].role, self._programs[key]
+
+
+@dataclass(frozen=True)
+class _Laid:
+    case: int
+    context: Context
+    grids: Mapping[str, Any]
+
+
+def _batch(entries: Sequence[_Laid], outputs: tuple[str, ...]) -> Batch:
+    program, setting = entries[0].context.program, entries[0].context.setting
+    axes = [step for step in program.steps if step.axis is not None]
+    rows = [list(product(*(entry.grids[step.name] for step in axes))) for entry in entries]
+    counts = [len(one) for one in rows]
+    cases = np.repeat([entry.case for entry in entries], counts)
+    laid = np.array([row for one in rows for row in one], float)
+    values: dict[str, Any] = {step.carried: laid[:, i] for i, step in enumerate(axes)}
+    for name in dict.fromkeys(name for entry in entries for name in entry.context.setting.scalars):
+        single = np.array([entry.context.setting.scalars.get(name, np.nan) for entry in entries], float)
+        values[name] = float(single[0]) if (single == single[0]).all() else np.repeat(single, counts)
+    values |= group_values(program, sorted(program.sizes), values, setting)
+    allowed = _allowed(program, values, setting, entries, np.repeat(np.arange(len(entries)), counts))
+    return Batch(program, entries[0].context.binder.chip.id, outputs, cases, values, allowed)
+
+
+def _rules(program: Program) -> Iterable[PlacedRule]:
+    return (*program.before, *(rule for step in program.steps for rule in step.rules))
+
+
+def _capacity(program: Program) -> list[PlacedRule]:
+    return [placed for placed in _rules(program) if placed.rule.kind == "capacity"]
+
+
+def _allowed(
+    program: Program, values: Mapping[str, Any], setting: Setting, entries: Sequence[_Laid], of_row: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which layouts keep every rule but capacity (a rule that names an absent input does not apply to its case)."""
+    keep = np.ones(of_row.shape, bool)
+    for placed in _rules(program):
+        if placed.rule.kind == "capacity":
+            continue
+        names = [q.symbol.name for q in placed.needs.scalars]
+        applies = np.array([all(n in e.context.setting.scalars for n in names) for e in entries])[of_row]
+        if not applies.any():
+            continue
+        with np.errstate(all="ignore"):
+            found = list(program.compile([placed.left, placed.right])(values).values())
+        left, right = (np.broadcast_to(np.asarray(side, float), keep.shape) for side in (found[0], found[-1]))
+        keep &= ~applies | _holds(placed.rule.kind, left, right)
+    return keep
+
+
+def _holds(kind: str, left: Array, right: Array) -> NDArray[np.bool_]:
+    with np.errstate(all="ignore"):
+        if kind == "divides":
+            ratio = right / left
+            return np.asarray((np.abs(ratio - np.round(ratio)) <= TOLERANCE) & (ratio > 0.5))
+        if kind == "equal":
+            return np.asarray(np.abs(left - right) <= TOLERANCE * np.maximum(1.0, np.abs(right)))
+        return np.asarray(left - right <= TOLERANCE * np.abs(right))
+
+
+def _best(named: Mapping[str, Array], at: NDArray[np.int64], outputs: tuple[str, ...]) -> Prediction | None:
+    """Return the quickest of the layouts `at` that fit (of all, where none fits)."""
+    if not at.size:
+        return None
+    fits = named["room"][at] >= 0
+    among = at[fits] if fits.any() else at
+    best = int(among[np.argmin(named[outputs[0]][among])])
+    return Prediction({name: float(named[name][best]) for name in outputs}, bool(fits.any()))
