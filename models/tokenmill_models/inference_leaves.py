@@ -58,8 +58,12 @@ arrival_cv = declare(
     "cv_arrivals", "1", "variation of the gaps between arrivals; 1 is Poisson", origin="input.demand.arrivals.cv"
 )
 concurrency = declare(
-    "concurrency", "1", "requests that closed-loop clients keep in flight over the workload; 0: open arrivals",
+    "concurrency", "1", "requests that closed-loop clients keep in flight on a replica; 0: open arrivals",
     origin="input.demand.arrivals.concurrency",
+)  # fmt: skip
+rounds = declare(
+    "rounds", "1", "requests that a closed-loop client sends one after another, all clients starting at once",
+    origin="input.demand.arrivals.rounds", sign="positive",
 )  # fmt: skip
 expert_load = declare(
     "expert_load", "1", "tokens of the fullest expert rank over the mean", origin="input.expert_load", sign="positive"
@@ -93,6 +97,12 @@ request_seconds = declare(
     "s",
     "tokenising, queueing at the front end and delivery of the first token",
     origin="engine.request",
+)
+stream_steps = declare(
+    "engine_stream",
+    "1",
+    "decode steps after which the first token is sent: output pipeline and streaming interval",
+    origin="engine.stream",
 )
 layer_seconds_graph = declare(
     "engine_layer_graph", "s", "gaps between the kernels of a layer, graph launch", origin="engine.layer_graph"

@@ -30,7 +30,7 @@ STAGE = register_stage(
             Route("split", ("prefill", "decode"), {"engine.disaggregated": (True,)}),
         ),
         couplings=(Coupling("prefill", "decode", "kv", "kv_request", match=("kv",)),),
-        demand=Demand("request", "demand.requests_per_second", "demand.classes"),
+        demand=Demand("request", "demand.requests_per_second", "demand.classes", "demand.arrivals.concurrency"),
         yields={
             "cost_per_token": {"output": leaf.output_tokens, "input": leaf.input_tokens, "all": ALL_TOKENS},
         },

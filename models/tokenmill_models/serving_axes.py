@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tokenmill_models import inference_leaves as leaf
@@ -15,6 +16,13 @@ GGUF = (
 )  # fmt: skip
 PUBLISHED = ("published",)
 BATCHES = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(11)}))
+
+
+def _batches(known: Mapping[str, float]) -> tuple[float, ...]:
+    """The grid of running sequences; in a closed loop the requests in flight alone."""
+    clients = known.get(leaf.concurrency.name, 0.0)
+    return (clients,) if clients > 0 else BATCHES
+
 
 AXES = {
     axis.name: axis
@@ -35,7 +43,7 @@ AXES = {
             "whether prompts and answers are computed in pools of their own",
         ),
         Axis("chunk", "engine.chunk", (512, 2048, 8192), "most tokens of a step", leaf.chunk),
-        Axis("batch", "engine.batch", BATCHES, "mean running sequences of a replica", leaf.batch, operate=True),
+        Axis("batch", "engine.batch", BATCHES, "mean running sequences of a replica", leaf.batch, operate=True, grid=_batches),
         Axis(
             "utilisation", "engine.utilisation", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95),
             "share of time that a prefill replica works", leaf.utilisation, operate=True,

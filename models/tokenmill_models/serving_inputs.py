@@ -28,6 +28,8 @@ INPUTS = (
     Input("demand.arrivals.cv", "number", "variation of the gaps between arrivals; 1 is Poisson", leaf.arrival_cv, default=1.0),
     Input("demand.arrivals.concurrency", "number", "requests that closed-loop clients keep in flight over the workload; 0: open arrivals",
           leaf.concurrency, default=0.0),
+    Input("demand.arrivals.rounds", "number", "requests that a closed-loop client sends in turn; all clients start at once",
+          leaf.rounds, default=10.0, minimum=1),
     Input("demand.classes", "records", "request classes with their shares and lengths"),
     Input(f"{_CLASS}share", "number", "share of the requests", leaf.request_share, required=True, maximum=1.0),
     *_lengths(_CLASS, required=True),

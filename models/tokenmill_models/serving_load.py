@@ -44,15 +44,27 @@ def define_request(graph: Graph, running: sp.Expr) -> Request:
     return Request(
         computed=graph.let("prompt_computed", "1", "prompt tokens to compute", maximum(1, leaf.input_tokens * (1 - leaf.prefix_hit))),
         steps=graph.let("decode_steps", "1", "decode steps a request: the first token comes with the prompt", maximum(1, leaf.output_tokens - 1)),
-        context=graph.let(
-            "context", "1", "mean tokens cached of a running sequence",
-            leaf.input_tokens + leaf.output_tokens * (1 + leaf.output_cv**2) / 2, source=INSPECTION,
-        ),
+        context=running_context(graph),
         prompt_keys=graph.let("prompt_keys", "1", "mean keys a computed prompt token sees", leaf.input_tokens * (1 + leaf.prefix_hit) / 2),
         all_tokens=graph.let("all_tokens", "1", "prompt and answer tokens a request", leaf.input_tokens + leaf.output_tokens),
         group_batch=inside,
         active_groups=graph.let("active_groups", "1", "groups that have a sequence", running / inside),
-        closed=graph.let("closed_loop", "1", "1 where clients keep a number of requests in flight", minimum(1, leaf.concurrency)),
+        closed=closed_loop(graph),
+    )  # fmt: skip
+
+
+def closed_loop(graph: Graph) -> sp.Symbol:
+    """Define the flag of closed-loop clients: 1 where they keep a number of requests in flight, else 0."""
+    return graph.let(
+        "closed_loop", "1", "1 where clients keep a number of requests in flight", minimum(1, leaf.concurrency)
+    )
+
+
+def running_context(graph: Graph) -> sp.Symbol:
+    """Define the tokens that a running sequence holds at a random moment."""
+    return graph.let(
+        "context", "1", "mean tokens cached of a running sequence",
+        leaf.input_tokens + leaf.output_tokens * (1 + leaf.output_cv**2) / 2, source=INSPECTION,
     )  # fmt: skip
 
 

@@ -27,7 +27,15 @@ from tokenmill_models.serving_figures import (
     memory_rules,
     pool_ports,
 )
-from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
+from tokenmill_models.serving_load import (
+    Request,
+    closed_loop,
+    combine,
+    computed_percentile,
+    define_request,
+    prefill_steps,
+    running_context,
+)
 from tokenmill_models.stage import Role, Rule
 
 SARATHI = Source(
@@ -43,10 +51,19 @@ BALANCE = Source(
 )
 
 
+START = Source(
+    "closed-loop benchmarks: all clients start at once, then each sends its next request when its last is answered",
+    (
+        "the first of n rounds finds every other client's prompt waiting: half of them on average are computed before",
+        "later rounds spread out, as answers differ in length",
+    ),
+)
+
+
 @dataclass(frozen=True)
 class Steady:
-    """A group in steady state: decode sequences, share of steps with a chunk, mean step [s], budget and chunk [tokens],
-    time a prompt is being computed [s], time of a chunk token [s].
+    """A group in steady state: decode sequences, share of steps with a chunk, mean step [s], chunk [tokens],
+    time a prompt is being computed, work of a prompt, time of a chunk token [s], waits for other prompts by word [s].
     """
 
     decoding: sp.Symbol
@@ -56,13 +73,18 @@ class Steady:
     carried: sp.Symbol
     occupied: sp.Symbol
     token_time: sp.Symbol
-    residual: sp.Symbol
+    waits: tuple[dict[str, sp.Expr], ...]
 
 
 def mixed_role(arch: Architecture) -> Role:
     """Return the mixed role for one architecture."""
     graph = Graph()
-    request = define_request(graph, leaf.batch)
+    memory = define_memory(graph, arch, leaf.chunk, running_context(graph))
+    running = graph.let(
+        "holding_slots", "1", "sequences that hold a slot: in a closed loop those in flight, as far as memory goes",
+        sp.Piecewise((maximum(1, minimum(leaf.batch, memory.max_batch)), closed_loop(graph) > 0), (leaf.batch, True)),
+    )  # fmt: skip
+    request = define_request(graph, running)
     budget = graph.let(
         "prefill_budget", "1", "prompt tokens that a step can carry beside its decode tokens",
         maximum(1, leaf.chunk - request.group_batch), source=SARATHI,
@@ -77,8 +99,7 @@ def mixed_role(arch: Architecture) -> Role:
     plain = run_pass(graph, "plain", arch, plain_shape, request.group_batch)
     full = run_pass(graph, "full", arch, full_shape, request.group_batch + prompts)
     steady = _steady(graph, request, budget, carried, plain, full)
-    memory = define_memory(graph, arch, leaf.chunk, request.context)
-    return _assemble(graph, arch, request, steady, plain, full, memory)
+    return _assemble(graph, arch, request, steady, plain, full, memory, running)
 
 
 def _steady(graph: Graph, request: Request, budget: sp.Symbol, carried: sp.Expr, plain: Pass, full: Pass) -> Steady:
@@ -93,23 +114,24 @@ def _steady(graph: Graph, request: Request, budget: sp.Symbol, carried: sp.Expr,
         "prompt_time", "s", "time a mean prompt is being computed",
         prefill_steps(S, budget) * plain.time + S * token_time,
     )  # fmt: skip
+    work = graph.let(
+        "prompt_work", "s", "time of the steps that a prompt fills: its share of them where several fit",
+        S * (plain.time / budget + token_time),
+    )  # fmt: skip
     first = _decoding(graph, "decoding_first", request, budget, plain.time, S * token_time, occupied)
-    queued = _prompt_wait(graph, "first", request, first, budget, occupied)["mean"]
+    queued = _prompt_wait(graph, "first", request, first, plain, S * token_time, work)["mean"]
+    begun = _start(graph, request, work)
     held = graph.let(
         "held_time", "s", "time that a request is in a slot, or in a closed loop in flight, before its answer",
-        occupied + request.closed * (queued + leaf.request_seconds),
+        occupied + request.closed * (queued + begun["mean"] + plain.time / 2 + leaf.request_seconds),
     )  # fmt: skip
     decoding = _decoding(graph, "decoding", request, budget, plain.time, S * token_time, held)
     share = graph.let(
         "full_share", "1", "share of steps that carry a chunk", minimum(1, decoding * S / (N * carried)), source=BALANCE
     )
     step = graph.let("step_time", "s", "mean time of a step", plain.time + share * extra, source=BALANCE)
-    residual = graph.let(
-        "residual", "s", "mean rest of the step that an arrival finds running",
-        ((1 - share) * plain.time**2 + share * (plain.time + extra) ** 2) / (2 * step),
-        source=Source("renewal theory: mean residual life E[T²]/(2E[T])"),
-    )  # fmt: skip
-    return Steady(decoding, share, step, budget, carried, occupied, token_time, residual)
+    before = _prompt_wait(graph, "before", request, decoding, plain, S * token_time, work)
+    return Steady(decoding, share, step, budget, carried, occupied, token_time, (dict(before), begun))
 
 
 def _decoding(
@@ -126,23 +148,32 @@ def _decoding(
 
 
 def _prompt_wait(
-    graph: Graph, label: str, request: Request, decoding: sp.Symbol, budget: sp.Expr, occupied: sp.Symbol
+    graph: Graph, label: str, request: Request, decoding: sp.Symbol, plain: Pass, added: sp.Expr, work: sp.Symbol
 ) -> dict[str, sp.Symbol]:
-    """Define how long a prompt waits for those before it; in a closed loop one client fewer can be ahead."""
-    load = decoding * request.computed / (request.steps * budget)
+    """Define how long a prompt waits for those before it; in a closed loop one client fewer can be ahead.
+
+    `added` [s]: what a prompt adds to the steps that carry it. The server is the replica's time: a prompt takes `work` of it.
+    """
+    load = decoding * work / (request.steps * plain.time + decoding * added)
     others = 1 - request.closed / request.group_batch
     return define_wait(
-        graph, f"prompt_{label}", load * others, sp.Integer(1), occupied, leaf.arrival_cv**2, leaf.input_cv**2
+        graph, f"prompt_{label}", load * others, sp.Integer(1), work, leaf.arrival_cv**2, leaf.input_cv**2
     )
+
+
+def _start(graph: Graph, request: Request, work: sp.Symbol) -> dict[str, sp.Expr]:
+    """Define what the common start of closed-loop clients adds to the time to first token: mean and percentiles [s]."""
+    last = graph.let(
+        "start_last", "s", "wait of the last prompt of the first round",
+        request.closed * (request.group_batch - 1) * work, source=START,
+    )  # fmt: skip
+    tail = {word: last * maximum(0, 1 - exceed * leaf.rounds) for word, exceed in ONE_PERCENTILE.items()}
+    return {"mean": last / (2 * leaf.rounds)} | tail
 
 
 def _first_token(graph: Graph, request: Request, steady: Steady, plain: Pass, memory: Memory) -> dict[str, sp.Symbol]:
     """Define the time to first token: wait for a slot, for the prompts before it, then the steps of its own prompt."""
-    open_loop = 1 - request.closed
-    hold = graph.let("slot_time", "s", "time a request holds a slot", steady.occupied + request.steps * steady.step)
-    slots = maximum(1, memory.max_batch)
-    slot = define_wait(graph, "slot", leaf.batch / slots, slots, hold, leaf.arrival_cv**2, leaf.output_cv**2)
-    before = _prompt_wait(graph, "before", request, steady.decoding, steady.budget, steady.occupied)
+    slot = _slot_wait(graph, request, steady, memory)
     own: dict[str, sp.Expr] = {"mean": steady.occupied}
     for word in ONE_PERCENTILE:
         tokens = computed_percentile(word)
@@ -150,22 +181,48 @@ def _first_token(graph: Graph, request: Request, steady: Steady, plain: Pass, me
         own[word] = graph.let(
             f"prompt_time_{word}", "s", f"time the {word} prompt is being computed", steps + tokens * steady.token_time
         )
-    free = {word: open_loop * wait for word, wait in slot.items()}
-    overhead = steady.residual + leaf.request_seconds
-    found = combine(graph, "ttft_free", "time to first token as its parts give it", [free, dict(before), own], overhead)
-    little = (request.group_batch / steady.decoding - 1) * request.steps * steady.step
+    overhead = plain.time / 2 + leaf.request_seconds + _sent_late(graph, request) * steady.step
+    found = combine(
+        graph, "ttft_free", "time to first token as its parts give it", [slot, *steady.waits, own], overhead
+    )
+    outside = maximum(0, leaf.concurrency / leaf.groups - request.group_batch)
+    behind = graph.let(
+        "behind", "s", "time that requests in flight wait for a slot: Little's law on those that hold none",
+        request.closed * outside * request.steps * steady.step / steady.decoding,
+    )  # fmt: skip
+    little = ((request.group_batch / steady.decoding - 1) * request.steps + _sent_late(graph, request)) * steady.step
     return {
         word: graph.let(
-            f"ttft_{word}", "s", f"{word} time to first token", maximum(symbol, request.closed * little),
+            f"ttft_{word}", "s", f"{word} time to first token", behind + maximum(symbol, request.closed * little),
             assumes=("in a closed loop requests wait at least for the share of time that Little's law leaves",),
         )
         for word, symbol in found.items()
     }  # fmt: skip
 
 
-def token_times(graph: Graph, steady: Steady, plain: Pass) -> dict[str, sp.Symbol]:
+def _slot_wait(graph: Graph, request: Request, steady: Steady, memory: Memory) -> dict[str, sp.Expr]:
+    """Define how long a request of open arrivals waits for a slot."""
+    hold = graph.let("slot_time", "s", "time a request holds a slot", steady.occupied + request.steps * steady.step)
+    slots = maximum(1, memory.max_batch)
+    slot = define_wait(graph, "slot", leaf.batch / slots, slots, hold, leaf.arrival_cv**2, leaf.output_cv**2)
+    return {word: (1 - request.closed) * wait for word, wait in slot.items()}
+
+
+def _sent_late(graph: Graph, request: Request) -> sp.Symbol:
+    """Define the decode steps [1] that have passed when the first token is sent."""
+    return graph.let(
+        "sent_late", "1", "decode steps before the first token is sent", minimum(leaf.stream_steps, request.steps - 1)
+    )
+
+
+def token_times(graph: Graph, request: Request, steady: Steady, plain: Pass) -> dict[str, sp.Symbol]:
     """Define mean and percentiles of the time of an output token: the longer step where more than the tail carries chunks."""
-    found = {"mean": graph.let("tpot_mean", "s", "mean time per output token", steady.step)}
+    found = {
+        "mean": graph.let(
+            "tpot_mean", "s", "mean time per output token, from the first that is sent to the last",
+            steady.step * (1 - _sent_late(graph, request) / request.steps),
+        )
+    }  # fmt: skip
     longer = plain.time + steady.carried * steady.token_time
     for word, tail in ONE_PERCENTILE.items():
         found[word] = graph.let(
@@ -183,11 +240,12 @@ def whole_times(graph: Graph, request: Request, first: dict[str, sp.Symbol], ste
 
 
 def _assemble(
-    graph: Graph, arch: Architecture, request: Request, steady: Steady, plain: Pass, full: Pass, memory: Memory
-) -> Role:
+    graph: Graph, arch: Architecture, request: Request, steady: Steady, plain: Pass, full: Pass, memory: Memory,
+    running: sp.Symbol,
+) -> Role:  # fmt: skip
     ttft = _first_token(graph, request, steady, plain, memory)
-    tpot = token_times(graph, steady, plain)
-    e2e = whole_times(graph, request, ttft, steady.step)
+    tpot = token_times(graph, request, steady, plain)
+    e2e = whole_times(graph, request, ttft, tpot["mean"])
     rate = graph.let(
         "rate", "1/s", "requests a second that a replica sustains",
         request.active_groups * steady.decoding / (request.steps * steady.step), source=BALANCE,
@@ -196,13 +254,14 @@ def _assemble(
     figures = define_figures(graph, mean, rate * leaf.output_tokens, memory)
     in_flight = graph.let("in_flight", "1", "requests in flight: rate times time of a request", rate * e2e["mean"])
     ports = pool_ports(graph, request, rate, figures) | {"in_flight": in_flight}
-    figures |= {"step_time": steady.step, "batch": leaf.batch, "in_flight": in_flight}
+    figures |= {"step_time": steady.step, "batch": running, "in_flight": in_flight}
     figures |= flat("ttft", ttft) | flat("tpot", tpot) | flat("e2e", e2e)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (
         *layout_rules(arch),
         Rule("chunk", request.group_batch + 1, leaf.chunk, "at_most", "a step holds every decode token and a prompt token", cure="engine.chunk"),
-        *memory_rules(graph, memory, leaf.batch, longest),
+        Rule("in_flight", request.closed * leaf.batch, leaf.concurrency, "at_most", "no more run than are in flight", cure="engine.batch"),
+        *memory_rules(graph, memory, running, longest),
         *limit_rules("ttft", ttft),
         *limit_rules("tpot", tpot),
         *limit_rules("e2e", e2e),

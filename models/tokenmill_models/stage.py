@@ -167,11 +167,15 @@ class Coupling:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a pool workload must carry: `unit` (request, task, page), and the inputs that state it."""
+    """What a pool workload must carry: `unit` (request, task, page), and the inputs that state it.
+
+    `rate`: units a second; `closed`: units that clients keep in flight, whose rate is an outcome; `classes`: kinds of unit.
+    """
 
     unit: str
     rate: str
     classes: str | None = None
+    closed: str | None = None
 
 
 @dataclass(frozen=True)

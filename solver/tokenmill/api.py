@@ -33,22 +33,37 @@ def solve(
     AuditError
         For a plan that fails its own re-check: a defect.
     """
+    from tokenmill.closed_loop import cases
     from tokenmill.milp.formulation import solve_programme
     from tokenmill.plan_build import build_plan
 
     start = time.perf_counter()
     found = prepare(problem, catalog)
-    solution = solve_programme(
-        problem,
-        [searched.columns for searched in found.searched],
-        found.offers,
-        found.arcs,
-        demand=found.demand,
-        time_limit=time_limit if time_limit is not None else problem.time_limit,
-        gap=gap if gap is not None else problem.gap,
-    )
+    best: Any = None
+    for searched, outcome in cases(problem, found.searched, found.stages):
+        limit = problem.time_limit if time_limit is None else time_limit
+        left = None if limit is None else max(1.0, limit - (time.perf_counter() - start))
+        solution = solve_programme(
+            problem,
+            [item.columns for item in searched],
+            found.offers,
+            found.arcs,
+            demand=found.demand | outcome,
+            time_limit=left,
+            gap=gap if gap is not None else problem.gap,
+        )
+        if best is None or _better(solution, best[0]):
+            best = solution, searched, outcome
+    solution, found.searched, outcome = best
+    found.demand |= outcome
     evaluated = evaluate_solution(found, solution)
     return build_plan(problem, solution, found, evaluated, time.perf_counter() - start)
+
+
+def _better(one: Any, other: Any) -> bool:
+    """Return whether a solution has a plan that the other lacks, or costs less in the objective."""
+    mine, theirs = one.termination.objective, other.termination.objective
+    return mine is not None and (theirs is None or mine < theirs)
 
 
 def check(problem: Problem, *, catalog: Catalog | None = None) -> dict[str, Any]:
@@ -75,7 +90,10 @@ def check(problem: Problem, *, catalog: Catalog | None = None) -> dict[str, Any]
 
 
 class Found:
-    """Everything between the problem and the programme: offers, arcs, demand, and each workload's search."""
+    """Everything between the problem and the programme: offers, arcs, demand, and each workload's search.
+
+    `closed`: workloads whose rate is an outcome; their demand is a stand-in until a layout gives it.
+    """
 
     def __init__(self, catalog: Catalog, offers: Sequence[Offer], notes: Sequence[Mistake]) -> None:
         self.catalog = catalog
@@ -85,6 +103,7 @@ class Found:
         self.demand: dict[str, Any] = {}
         self.searched: list[Searched] = []
         self.stages: dict[str, StageModel] = {}
+        self.closed: set[str] = set()
 
 
 def catalog_for(problem: Problem, catalog: Catalog | None) -> Catalog:
@@ -103,6 +122,7 @@ def catalog_for(problem: Problem, catalog: Catalog | None) -> Catalog:
 def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
     """Return offers, arcs, demand and pruned columns of a problem (everything before the programme)."""
     from tokenmill.candidates.search import Ask, search
+    from tokenmill.closed_loop import a_replica, closed
     from tokenmill.imports.architecture import load_architecture
     from tokenmill.offers import offers
     from tokenmill.reading import unsupported
@@ -119,10 +139,13 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
     for workload in problem.workloads:
         stage = stages()[workload.stage]
         model = load_architecture(workload.model, problem.base) if workload.model else None
-        ask = Ask(workload, stage, problem, data, model, systems, _power_matters(problem))
+        ask = Ask(a_replica(workload, stage), stage, problem, data, model, systems, _power_matters(problem))
         found.searched.append(search(ask))
         found.stages[workload.name] = stage
-        if stage.demand is not None:
+        if closed(workload, stage):
+            found.closed.add(workload.name)
+            found.demand[workload.name] = np.ones((problem.horizon.periods, len(problem.horizon.slices)))
+        elif stage.demand is not None:
             found.demand[workload.name] = demand_of(problem, workload, stage)
     return found
 
@@ -162,7 +185,7 @@ def demand_of(problem: Problem, workload: Workload, stage: StageModel) -> np.nda
 
 
 def evaluate_solution(found: Found, solution: Any) -> list[Any]:
-    """Return every column of a solution evaluated in full, at the mean load of its busiest slice."""
+    """Return every column of a solution evaluated in full, at the mean load of its busiest slice (a closed loop at its own)."""
     from tokenmill.candidates.unfold import balanced, unfold
 
     columns = {
@@ -187,6 +210,8 @@ def evaluate_solution(found: Found, solution: Any) -> list[Any]:
             if running.rates
             else column.points[-1].values
         )
+        if column.workload in found.closed:
+            rates = {}
         point = balanced(searched.contexts[key], column, rates, max(running.replicas, 1e-12), most)
         done[key] = unfold(column, point, searched.contexts, searched.columns.classes)
     for run in solution.runs:
