@@ -277,37 +277,31 @@ def _logits(arch: Architecture) -> sp.Expr:
 def define_memory(graph: Graph, states: StateElements, stages: list[Stage], again: sp.Expr, inner: sp.Expr,
                   shared: sp.Expr, expert_shared: sp.Expr) -> Memory:  # fmt: skip
     """Define the memory of the fullest rank: over first, inner and last rank, that with the most bytes in all."""
-    copies = 1 + leaf.dualpipe
     gathered = 2 * weight_bytes(states) / inner
     buffers = (leaf.zero3 + leaf.offload_parameters - leaf.zero3 * leaf.offload_parameters) * gathered + leaf.bucket
     room = graph.let(
         "memory_room", "B", "what states and waiting activations may take",
         M * leaf.memory_fraction / (1 + leaf.fragmentation) - again - buffers,
     )  # fmt: skip
-    totals = []
-    for name, stage in zip(("first", "inner", "last"), stages, strict=True):
-        state = stage.dense * _state_bytes(leaf.bytes_weights, shared, copies)
-        if stage.expert != ZERO:
-            state += stage.expert * _state_bytes(leaf.bytes_experts, expert_shared, copies)
-        full = graph.let(f"memory_{name}", "B", f"states and activations of the {name} rank", state + stage.activations)
-        least = graph.let(
-            f"memory_least_{name}", "B", f"states and activations of the {name} rank as far as memory asks without products "
-            "of gated activations", maximum(full - stage.gate, minimum(full, room)), source=GATE,
-        )  # fmt: skip
-        totals.append(least)
-    most = graph.let("memory_most", "B", "states and activations of the fullest rank", maximum(*totals))
+    ranks = [
+        _rank(graph, name, stage, room, (shared, expert_shared))
+        for name, stage in zip(("first", "inner", "last"), stages, strict=True)
+    ]
+    most = graph.let(
+        "memory_most", "B", "states and activations of the fullest rank", maximum(*(rank.total for rank in ranks))
+    )
 
-    def split(name: str, what: int) -> sp.Symbol:
-        factor = copies if what < 2 else ONE
-        held = states.dense * _parts(leaf.bytes_weights, shared)[what]
-        if states.expert != ZERO:
-            held += states.expert * _parts(leaf.bytes_experts, expert_shared)[what]
-        return graph.let(f"memory_{name}", "B", f"{name} of the fullest rank", factor * held, source=ZERO_PAPER)
+    def of_fullest(what: int, name: str) -> sp.Symbol:
+        cases = [(rank.states[what], sp.Ge(rank.total, most)) for rank in ranks[:-1]]
+        held = sp.Piecewise(*cases, (ranks[-1].states[what], True))
+        return graph.let(f"memory_{name}", "B", f"{name} of the fullest rank", held, source=ZERO_PAPER)
 
-    weights, gradients, optimizer = split("weights", 0), split("gradients", 1), split("optimizer", 2)
+    weights, gradients, optimizer = (
+        of_fullest(i, name) for i, name in enumerate(("weights", "gradients", "optimizer"))
+    )
     activations = graph.let(
         "memory_activations", "B", "activations, gathered parameters and one layer's working set of the fullest rank",
-        maximum(0, most - weights - gradients - optimizer) + again + buffers, source=KORTHIKANTI,
+        most - weights - gradients - optimizer + again + buffers, source=KORTHIKANTI,
     )  # fmt: skip
     allocated = graph.let("memory_allocated", "B", "peak of tensors", weights + gradients + optimizer + activations)
     reserved = graph.let(
@@ -317,6 +311,40 @@ def define_memory(graph: Graph, states: StateElements, stages: list[Stage], agai
                         leaf.reserve + reserved - allocated)  # fmt: skip
     total = graph.let("memory_total", "B", "memory of the fullest rank as the driver shows it", reserved + leaf.reserve)
     return Memory(weights, gradients, optimizer, activations, outside, allocated, reserved, total)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Bytes of one pipeline rank: `states` (weights, gradients, optimiser states), and `total` with its activations [B]."""
+
+    states: tuple[sp.Symbol, ...]
+    total: sp.Symbol
+
+
+def _rank(graph: Graph, name: str, stage: Stage, room: sp.Expr, shared: tuple[sp.Expr, sp.Expr]) -> Rank:
+    """Define what a rank holds; where it is more than the `room`, products of gated activations go first."""
+    copies = 1 + leaf.dualpipe
+    parts = zip(
+        _parts(leaf.bytes_weights, shared[0]),
+        _parts(leaf.bytes_experts, shared[1]) if stage.expert != ZERO else (ZERO, ZERO, ZERO),
+        (copies, copies, ONE),
+        ("weights", "gradients", "optimizer"),
+        strict=True,
+    )
+    states = tuple(
+        graph.let(
+            f"{what}_{name}", "B", f"{what} of the {name} rank", times * (stage.dense * dense + stage.expert * expert)
+        )
+        for dense, expert, times, what in parts
+    )
+    full = graph.let(
+        f"memory_{name}", "B", f"states and activations of the {name} rank", sp.Add(*states, stage.activations)
+    )
+    least = graph.let(
+        f"memory_least_{name}", "B", "the same, as far as memory asks without products of gated activations",
+        maximum(full - stage.gate, minimum(full, room)), source=GATE,
+    )  # fmt: skip
+    return Rank(states, least)
 
 
 def weight_bytes(states: StateElements) -> sp.Expr:
@@ -336,8 +364,3 @@ def _parts(width: sp.Expr, shared: sp.Expr) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     open_share = leaf.zero2 * leaf.interleaved / leaf.virtual
     gradients = leaf.bytes_gradients * (open_share + (1 - open_share) * cut(leaf.zero2))
     return weights, gradients, leaf.bytes_optimizer * cut(leaf.zero1) * (1 - leaf.offload_optimizer)
-
-
-def _state_bytes(width: sp.Expr, shared: sp.Expr, copies: sp.Expr) -> sp.Expr:
-    weights, gradients, optimizer = _parts(width, shared)
-    return copies * (weights + gradients) + optimizer
