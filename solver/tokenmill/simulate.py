@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tokenmill.errors import Mistake, ProblemError, nearest
 from tokenmill.imports.traces import Trace
-from tokenmill.simulate_engine import ROUTERS
+from tokenmill.simulate_clock import ROUTERS
 
 if TYPE_CHECKING:
     from tokenmill.plan import Plan

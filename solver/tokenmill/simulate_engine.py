@@ -1,4 +1,4 @@
-"""Continuous batching, replayed: engines that run steps, and the clock and router in front of them.
+"""Continuous batching, replayed: an engine that runs steps (see `simulate_clock` for what stands before it).
 
 Between two events (an arrival, an end, a full cache) the number of sequences in decode stays the same and the time of a step grows
 evenly with the context, so such a stretch of steps is one event whose end is known in closed form.
@@ -14,7 +14,6 @@ from math import ceil, inf, log, sqrt
 from typing import Protocol
 
 HISTOGRAM = 50.0  # bins of step times per factor e: each 2% wide
-ROUTERS = ("least-loaded", "round-robin", "one-queue")
 
 
 class Times(Protocol):
@@ -83,10 +82,41 @@ class Tally:
     gaps: dict[int, float] = field(default_factory=dict)
 
 
+class PrefixCache:
+    """Prompt blocks that are still there, the newest last; groups of one replica that share its memory share it."""
+
+    def __init__(self) -> None:
+        self.blocks: OrderedDict[int, None] = OrderedDict()
+        self.engines: list[Engine] = []
+
+    def find(self, requests: Requests, number: int) -> int:
+        """Return the prompt tokens whose blocks are cached; the request's become the newest, the oldest go where room is short."""
+        wanted = requests.blocks[number] if requests.blocks is not None else ()
+        found = 0
+        for block in wanted:
+            if block not in self.blocks:
+                break
+            found += 1
+        for block in wanted:
+            self.blocks[block] = None
+            self.blocks.move_to_end(block)
+        free = sum(engine.limits.room - engine.held() for engine in self.engines)
+        while len(self.blocks) > max(0.0, free) / requests.block_tokens:
+            self.blocks.popitem(last=False)
+        return found * requests.block_tokens
+
+
 class Engine:
     """One group of sequences of a replica. A segment is one step with prompt tokens, or a stretch of plain steps."""
 
-    def __init__(self, times: Times, limits: Limits, requests: Requests, waiting: deque[int] | None = None) -> None:
+    def __init__(
+        self,
+        times: Times,
+        limits: Limits,
+        requests: Requests,
+        waiting: deque[int] | None = None,
+        cache: PrefixCache | None = None,
+    ) -> None:
         self.times, self.limits, self.requests = times, limits, requests
         self.waiting: deque[int] = deque() if waiting is None else waiting
         self.tally = Tally()
@@ -95,7 +125,8 @@ class Engine:
         self.partial = -1
         self.partial_done = self.partial_all = 0
         self.completed: list[int] = []
-        self.cache: OrderedDict[int, None] = OrderedDict()
+        self.cache = cache or PrefixCache()
+        self.cache.engines.append(self)
         self.steps = 0
         self.context = 0  # tokens of all sequences in decode
         self.load = 0  # requests that are here and have not ended
@@ -141,7 +172,9 @@ class Engine:
             return False
         number = self.waiting[0]
         prompt = self.requests.prompt[number] + self.requests.made[number]
-        found = self._cached(number) if self.requests.blocks is not None else self.requests.hit[number]
+        found = (
+            self.cache.find(self.requests, number) if self.requests.blocks is not None else self.requests.hit[number]
+        )
         found = min(found, prompt - 1)
         if free < found + min(budget, prompt - found) + self.limits.waste:
             return False
@@ -150,22 +183,6 @@ class Engine:
         self.tally.prompt_tokens += prompt
         self.tally.hit_tokens += found
         return True
-
-    def _cached(self, number: int) -> int:
-        """Prompt tokens whose blocks are still cached; its blocks become the newest, the oldest go where room is short."""
-        blocks = self.requests.blocks[number] if self.requests.blocks is not None else ()
-        found = 0
-        for block in blocks:
-            if block not in self.cache:
-                break
-            found += 1
-        for block in blocks:
-            self.cache[block] = None
-            self.cache.move_to_end(block)
-        most = max(0.0, self.limits.room - self.held()) / self.requests.block_tokens
-        while len(self.cache) > most:
-            self.cache.popitem(last=False)
-        return found * self.requests.block_tokens
 
     # -- segments --------------------------------------------------------------------------------------------------
 
@@ -323,77 +340,3 @@ class Engine:
         if count:
             bin = int(log(span / steps) * HISTOGRAM)
             tally.gaps[bin] = tally.gaps.get(bin, 0.0) + steps * count
-
-
-class Router:
-    """Which engine takes a request: the least loaded, each in turn, or whichever has room first from one queue."""
-
-    def __init__(self, kind: str, engines: Sequence[Engine], weights: Sequence[float]) -> None:
-        self.kind, self.engines = kind, engines
-        self.weights = weights  # what an engine carries beside another
-        self.dealt = [0.0] * len(engines)
-
-    def choose(self) -> int:
-        """Return the engine for the next request."""
-        if len(self.engines) == 1:
-            return 0
-        if self.kind == "round-robin":
-            at = min(range(len(self.engines)), key=lambda e: (self.dealt[e] + 1) / self.weights[e])
-            self.dealt[at] += 1
-            return at
-        if self.kind == "one-queue":
-            loads = [engine.running() / weight for engine, weight in zip(self.engines, self.weights, strict=True)]
-        else:
-            loads = [engine.load / weight for engine, weight in zip(self.engines, self.weights, strict=True)]
-        return loads.index(min(loads))
-
-
-def run(
-    engines: Sequence[Engine],
-    router: Router,
-    requests: Requests,
-    concurrency: int = 0,
-) -> float:
-    """Replay all requests over the engines; return the time of the last event [s].
-
-    `concurrency`: requests that clients keep in flight (closed loop): each end lets the next one arrive; 0: by the clock.
-    """
-    arrivals = requests.arrival
-    total, at = min(len(arrivals), concurrency or len(arrivals)), 0
-    following = total
-    clock: list[tuple[float, int]] = []
-    now = 0.0
-    while at < total or clock:
-        upcoming = arrivals[at] if at < total else inf
-        if not clock or upcoming <= clock[0][0]:
-            now = upcoming
-            _arrive(engines, router, at, now, clock)
-            at += 1
-            continue
-        now, number = heappop(clock)
-        engine = engines[number]
-        if engine.until != now:
-            continue  # the stretch was cut short; its new end stands in the heap as well
-        ended = engine.finish()
-        engine.begin(now)
-        if engine.until < inf:
-            heappush(clock, (engine.until, number))
-        while concurrency and ended and following < len(arrivals):
-            arrivals[following] = now
-            _arrive(engines, router, following, now, clock)
-            following, ended = following + 1, ended - 1
-    return now
-
-
-def _arrive(engines: Sequence[Engine], router: Router, number: int, now: float, clock: list[tuple[float, int]]) -> None:
-    at = router.choose()
-    engine = engines[at]
-    blocked = bool(engine.waiting) and router.kind != "one-queue"
-    engine.waiting.append(number)
-    engine.load += 1
-    if engine.until == inf:
-        engine.begin(now)
-    elif blocked or not engine.shorten(now):
-        return
-    if engine.until < inf:
-        heappush(clock, (engine.until, at))

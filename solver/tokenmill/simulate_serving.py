@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from tokenmill.errors import Mistake, ProblemError
 from tokenmill.imports.traces import Trace
 from tokenmill.simulate import Options, PoolUse, Served, workload_of
-from tokenmill.simulate_engine import HISTOGRAM, Engine, Limits, Requests, Router, run
+from tokenmill.simulate_clock import Router, run
+from tokenmill.simulate_engine import HISTOGRAM, Engine, Limits, PrefixCache, Requests
 from tokenmill.simulate_steps import StepTimes, plan_leaves
 
 if TYPE_CHECKING:
@@ -140,7 +141,10 @@ def _batched(pools: Sequence[Standing], requests: Requests, options: Options) ->
     for item in pools:
         count = item.replicas * item.groups
         spans.append((item, len(engines), len(engines) + count))
-        engines += [Engine(item.times, item.limits, taken, shared) for _ in range(count)]
+        # the stages of a pipeline hold the cache of its groups together
+        stages = max(1, item.groups // int(item.leaves["d_a"]))
+        caches = [PrefixCache() for _ in range(count // stages)]
+        engines += [Engine(item.times, item.limits, taken, shared, caches[n // stages]) for n in range(count)]
         weights += [max(item.rate, 1e-12) / count] * count
     if taken.arrival and options.warm:
         begin = taken.arrival[min(int(options.warm * len(taken.arrival)), len(taken.arrival) - 1)]

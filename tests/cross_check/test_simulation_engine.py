@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from tokenmill.simulate_engine import Engine, Limits, Requests, Router, run
+from tokenmill import data
+from tokenmill.imports.traces import ideal_prefix_hit, read_trace
+from tokenmill.simulate_clock import Router, run
+from tokenmill.simulate_engine import Engine, Limits, PrefixCache, Requests
 
 
 class Linear:
@@ -219,3 +223,30 @@ def test_a_closed_loop_keeps_its_number_in_flight():
     assert engine.tally.most_running == 8
     flight = (np.array(requests.last) - np.array(requests.arrival)).sum() / end
     assert flight == pytest.approx(8, rel=0.02)
+
+
+@pytest.mark.parametrize("engines", [1, 4])
+def test_cache_without_end_finds_every_block_seen_before(engines):
+    trace = read_trace(data.path("measured") / "traces" / "mooncake-conversation.jsonl.gz")
+    starts = trace.block_starts.tolist()
+    blocks = [trace.blocks[a:b].tolist() for a, b in pairwise(starts)]
+    count = trace.count
+    prompts = trace.input_tokens.astype(int).tolist()
+    requests = Requests(trace.seconds.tolist(), prompts, [2] * count, [0] * count, blocks=blocks)
+    fast, cache = Linear(floor=1e-3, sequence=0, cached=0, prompt=1e-7, key=0), PrefixCache()
+    pool = [Engine(fast, Limits(2**14, 10**6, 1e12), requests, None, cache) for _ in range(engines)]
+    run(pool, Router("least-loaded", pool, [1.0] * engines), requests)
+    found = sum(e.tally.hit_tokens for e in pool) / sum(e.tally.prompt_tokens for e in pool)
+    # of blocks there, of tokens here: the last block of a prompt is partly filled
+    assert found == pytest.approx(ideal_prefix_hit(trace), rel=0.03)
+
+
+def test_cache_without_room_finds_nothing():
+    requests = Requests([0.0, 1e6], [1024, 1024], [2, 2], [0, 0], blocks=[[1, 2], [1, 2]])
+    engine = Engine(Linear(), Limits(4096, 10, 1030), requests)
+    run([engine], Router("least-loaded", [engine], [1.0]), requests)
+    assert engine.tally.hit_tokens == 1023  # the whole prompt but the token that must be computed
+    small = Requests([0.0, 1.0, 1e6], [1024, 1024, 1024], [2, 2, 2], [0, 0, 0], blocks=[[1, 2], [3, 4], [1, 2]])
+    engine = Engine(Linear(), Limits(4096, 10, 1030), small)
+    run([engine], Router("least-loaded", [engine], [1.0]), small)
+    assert engine.tally.hit_tokens == 0
