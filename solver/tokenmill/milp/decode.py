@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from tokenmill.milp.constraints.capacity import occupants
 from tokenmill.milp.constraints.flows import Sent
 from tokenmill.milp.constraints.limits import companies
+from tokenmill.milp.decode_flows import arcs_taken, transfers
 from tokenmill.milp.fill import fill
 from tokenmill.milp.money import discount
 from tokenmill.milp.quantities import (
     HOUR,
     Build,
     chips_in_hand,
+    chips_in_hand_of,
     count,
     energy_cost,
     going_on,
@@ -182,25 +184,18 @@ def flows(read: Reader) -> tuple[Flow, ...]:
     """Return what pools send one another over arcs, with the share of each arc's room that this takes."""
     build, sets, found = read.build, read.build.sets, []
     arcs = {arc.name: arc for arc in sets.arcs}
-    grouped: dict[tuple[int, str, str, int, int], list[tuple[str, float]]] = {}
-    for (j, source, target, name, h, l), index in read.sent.over.items():
-        if read.at(index) > LEAST:
-            grouped.setdefault((j, source, target, h, l), []).append((name, read.at(index) * read.sent.unit))
-    for (j, source, target, h, l), over in sorted(grouped.items()):
-        join = read.sent.joins[j]
+    for each in transfers(build, read.sent, read.values):
         shares = []
-        for name, rate in sorted(over):
+        for name, rate in arcs_taken(read.sent, sets, each, read.values):
             arc = arcs[name]
-            chips = sum(
-                count(build, k, i, h, l).value(read.values) * offer.unit_chips
-                for k, offer in enumerate(sets.offers)
-                for i, site in enumerate(sets.sites)
-                if (offer.system, site.name) == (arc.system, arc.site)
-            )
+            chips = chips_in_hand_of(build, arc.site, arc.system, each.period, each.slice).value(read.values)
             room = arc.capacity + arc.per_chip * chips
             shares.append((name, rate, rate / room if room > 0.0 else 0.0))
-        workload = sets.workloads[join.workload].workload
-        found.append(Flow(workload, join.coupling.kind, source, target, h, sets.slices[l], tuple(shares)))
+        join = read.sent.joins[each.join]
+        if shares:
+            workload = sets.workloads[join.workload].workload
+            part = sets.slices[each.slice]
+            found.append(Flow(workload, join.coupling.kind, each.source, each.target, each.period, part, tuple(shares)))
     return tuple(found)
 
 

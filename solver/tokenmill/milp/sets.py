@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from math import ceil
 from typing import Protocol
@@ -38,6 +39,15 @@ class ArcLike(Protocol):
     def site(self) -> str: ...  # noqa: D102
     @property
     def system(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A pool's node that one arc leaves and one arc reaches, both joining it to the same node: all it sends takes them."""
+
+    hub: str
+    out: ArcLike
+    into: ArcLike
 
 
 @dataclass(frozen=True)
@@ -142,17 +152,41 @@ class Sets:
         """Return a workload of the problem by name."""
         return next(w for w in self.problem.workloads if w.name == name)
 
+    @cached_property
+    def _uses_by_role(self) -> dict[tuple[int, str], list[int]]:
+        found: dict[tuple[int, str], list[int]] = {}
+        for n, use in enumerate(self.uses):
+            found.setdefault((self.owner[use.column], self.columns[use.column].role), []).append(n)
+        return found
+
     def uses_of(self, workload: int, role: str) -> list[int]:
         """Return the uses of a workload's role."""
-        return [
-            n
-            for n, u in enumerate(self.uses)
-            if self.owner[u.column] == workload and self.columns[u.column].role == role
-        ]
+        return self._uses_by_role.get((workload, role), [])
 
     def ways_of(self, workload: str) -> list[int]:
         """Return the ways of a run workload."""
         return [n for n, way in enumerate(self.ways) if self.columns[way.column].workload == workload]
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        """Ends of arcs."""
+        return frozenset(end for arc in self.arcs for end in (arc.source, arc.target))
+
+    @cached_property
+    def pool_nodes(self) -> frozenset[str]:
+        """Nodes of pools' own: nothing passes through them on its way."""
+        return frozenset(f"{site.name}/{offer.system}" for site in self.sites for offer in self.offers)
+
+    @cached_property
+    def leaves(self) -> dict[str, Leaf]:
+        """Pools' nodes that one arc leaves and one arc reaches, both at one other node that is no pool's."""
+        found: dict[str, Leaf] = {}
+        for node in sorted(self.pool_nodes):
+            out = [a for a in self.arcs if a.source == node]
+            into = [a for a in self.arcs if a.target == node]
+            if len(out) == len(into) == 1 and out[0].target == into[0].source not in self.pool_nodes:
+                found[node] = Leaf(out[0].target, out[0], into[0])
+        return found
 
     def per_site(self, table: Mapping[str, float], slice_index: int) -> float:
         """Return a site's value (electricity, carbon) in a slice."""

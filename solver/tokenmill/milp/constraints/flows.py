@@ -3,8 +3,9 @@ r"""Flows between coupled pools, over directed arcs."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tokenmill.candidates.columns import CouplingEnd, CouplingUse
 from tokenmill.milp.quantities import Build, chips_in_hand_of
@@ -23,7 +24,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Join:
-    """A coupling between two neighbouring roles of a route, with both sides' groups and the pairs that may talk."""
+    """A coupling between two neighbouring roles of a route, with both sides' groups and the pairs that may talk.
+
+    `at_hubs`: bytes a unit by class of all that may match, by what must match; then pools stand at the hubs of their
+    leaves, and the leaves' arcs carry what the pools there send and take. None where these differ.
+    """
 
     workload: int
     route: int
@@ -32,6 +37,7 @@ class Join:
     sources: tuple[Group, ...]
     targets: tuple[Group, ...]
     pairs: tuple[tuple[int, int], ...]
+    at_hubs: Mapping[tuple[Any, ...], tuple[float, ...]] | None = None
 
 
 @dataclass
@@ -56,14 +62,16 @@ def joins(sets: Sets) -> list[Join]:
                 for coupling in workload.couplings:
                     if (coupling.source, coupling.target) != (source, target):
                         continue
-                    ends = _groups(sets, w, source, coupling), _groups(sets, w, target, coupling)
+                    sizes = _sizes(sets, w, source, coupling)
+                    hubs = sizes is not None
+                    ends = _groups(sets, w, source, coupling, hubs), _groups(sets, w, target, coupling, hubs)
                     pairs = tuple(
                         (a, b)
                         for a, one in enumerate(ends[0])
                         for b, other in enumerate(ends[1])
                         if compatible(one.end, other.end, coupling) and joined(sets, one.node, other.node)
                     )
-                    found.append(Join(w, r, position, coupling, *ends, pairs))
+                    found.append(Join(w, r, position, coupling, *ends, pairs, sizes))
     return found
 
 
@@ -73,37 +81,47 @@ def compatible(source: CouplingEnd, target: CouplingEnd, coupling: CouplingUse) 
     return source.match == target.match and within
 
 
-def _groups(sets: Sets, w: int, role: str, coupling: CouplingUse) -> tuple[Group, ...]:
-    """Return the uses of a role by node and end."""
+def end_of(sets: Sets, n: int, coupling: CouplingUse) -> CouplingEnd:
+    """Return a use's side of a coupling."""
+    return sets.columns[sets.uses[n].column].ends.get(coupling.name, CouplingEnd(()))
+
+
+def _sizes(sets: Sets, w: int, role: str, coupling: CouplingUse) -> Mapping[tuple[Any, ...], tuple[float, ...]] | None:
+    """Return bytes a unit by what must match, where all sources that match send the same; else None."""
+    found: dict[tuple[Any, ...], tuple[float, ...]] = {}
+    for n in sets.uses_of(w, role):
+        end = end_of(sets, n, coupling)
+        if found.setdefault(end.match, end.per_unit) != end.per_unit:
+            return None
+    return found
+
+
+def _groups(sets: Sets, w: int, role: str, coupling: CouplingUse, hubs: bool) -> tuple[Group, ...]:
+    """Return the uses of a role by node (that of the hub where pools are taken there) and end."""
     found: dict[tuple[str, str], list[int]] = {}
     ends: dict[tuple[str, str], CouplingEnd] = {}
     for n in sets.uses_of(w, role):
-        use = sets.uses[n]
-        end = sets.columns[use.column].ends.get(coupling.name, CouplingEnd(()))
-        key = (node_of(sets, use.site, sets.columns[use.column].system), repr((end.match, end.budget, end.per_unit)))
+        end, node = end_of(sets, n, coupling), use_node(sets, n)
+        node = sets.leaves[node].hub if hubs and node in sets.leaves else node
+        key = (node, repr((end.match, end.budget, end.per_unit)))
         found.setdefault(key, []).append(n)
         ends[key] = end
     return tuple(Group(key[0], ends[key], tuple(found[key])) for key in sorted(found))
 
 
-def node_of(sets: Sets, site: int, system: str) -> str:
+def use_node(sets: Sets, n: int) -> str:
     """Return where a pool stands among the arcs: its own node, its site's fabric, or the site."""
-    name = sets.sites[site].name
-    known = {end for arc in sets.arcs for end in (arc.source, arc.target)}
-    return next((node for node in (f"{name}/{system}", f"{name}/fabric") if node in known), name)
-
-
-def pool_nodes(sets: Sets) -> frozenset[str]:
-    """Return nodes of pools' own: nothing passes through them on its way."""
-    return frozenset(f"{site.name}/{offer.system}" for site in sets.sites for offer in sets.offers)
+    use = sets.uses[n]
+    name, system = sets.sites[use.site].name, sets.columns[use.column].system
+    return next((node for node in (f"{name}/{system}", f"{name}/fabric") if node in sets.nodes), name)
 
 
 def useful_arcs(sets: Sets, source: str, target: str) -> list[ArcLike]:
     """Return arcs on some way from one node to another that passes no pool's node between; none where they are one place."""
-    if source == target and source not in pool_nodes(sets):
+    if source == target and source not in sets.pool_nodes:
         return []
-    ahead = _reach([(a.source, a.target) for a in sets.arcs], source, pool_nodes(sets))
-    back = _reach([(a.target, a.source) for a in sets.arcs], target, pool_nodes(sets))
+    ahead = _reach([(a.source, a.target) for a in sets.arcs], source, sets.pool_nodes)
+    back = _reach([(a.target, a.source) for a in sets.arcs], target, sets.pool_nodes)
     # from a node to itself the way leads out and back: it is start and end, never between
     return [a for a in sets.arcs if (a.source == source or a.source in ahead) and (a.target == target or a.target in back)
             and not (a.source == target and a.source != source) and not (a.target == source and a.target != target)]  # fmt: skip
@@ -123,11 +141,10 @@ def _reach(edges: list[tuple[str, str]], start: str, closed: frozenset[str]) -> 
 
 def joined(sets: Sets, source: str, target: str) -> bool:
     """Tell whether bytes can go: within one site without arcs freely, else over arcs."""
-    known = {end for arc in sets.arcs for end in (arc.source, arc.target)}
     same = source.split("/")[0] == target.split("/")[0]
-    if same and (source not in known or target not in known):
+    if same and (source not in sets.nodes or target not in sets.nodes):
         return True
-    if source == target and source not in pool_nodes(sets):
+    if source == target and source not in sets.pool_nodes:
         return True
     arcs = useful_arcs(sets, source, target)
     return any(a.source == source for a in arcs) and any(a.target == target for a in arcs)
@@ -225,17 +242,48 @@ def _sum(indices: Iterable[int]) -> Linear:
     return Linear(dict.fromkeys(indices, 1.0))
 
 
+def at_leaves(build: Build, sent: Sent, h: int, l: int) -> dict[str, Linear]:
+    """Return B/s over the arcs of leaves at a moment, by arc: what the pools there send and take."""
+    sets, found = build.sets, dict[str, Linear]()
+    for join in sent.joins:
+        for (b, n, side), terms in carried(build, join, h, l).items():
+            leaf = sets.leaves.get(use_node(sets, n))
+            size = (join.at_hubs or {}).get(end_of(sets, n, join.coupling).match, ())
+            if leaf is not None and b < len(size) and size[b] > 0.0:
+                arc = (leaf.out, leaf.into)[side]
+                demand = sets.planned(join.workload, h, l) * sets.workloads[join.workload].shares[b]
+                found.setdefault(arc.name, Linear()).plus(terms, demand * size[b])
+    return found
+
+
+def carried(build: Build, join: Join, h: int, l: int) -> dict[tuple[int, int, int], Linear]:
+    """Return the share of a class that each use sends (side 0) or takes (side 1): by (class, use, side)."""
+    found: dict[tuple[int, int, int], Linear] = {}
+    for side, groups in enumerate((join.sources, join.targets)):
+        for n in (n for group in groups for n in group.uses):
+            for p in range(len(build.sets.columns[build.sets.uses[n].column].points)):
+                for b in range(len(build.sets.workloads[join.workload].shares)):
+                    label = (join.workload, b, join.route, join.position + side, n, p, h, l)
+                    if label in build.variables.shares:
+                        found.setdefault((b, n, side), Linear()).add(build.variables.shares[label])
+    return found
+
+
 def _arc_rows(build: Build, sent: Sent) -> None:
-    for arc in build.sets.arcs:
-        asked = Requirement(
-            f"network.{arc.name}", f"bandwidth of {arc.name}", "B/s", "a faster link, or pools nearer to each other",
-            relax=1.0 / sent.unit, step=0.1 * arc.capacity or None,
-        )  # fmt: skip
-        for h, l in build.sets.moments:
-            left = _sum(index for key, index in sent.over.items() if key[3:] == (arc.name, h, l))
-            if left.terms:
-                if arc.per_chip > 0.0:
-                    left.plus(chips_in_hand_of(build, arc.site, arc.system, h, l), -arc.per_chip / sent.unit)
-                build.programme.row(
-                    "arc", arc.name, h, l, left=left, sense="<=", right=arc.capacity / sent.unit, requirement=asked
-                )
+    over: dict[tuple[str, int, int], list[int]] = {}
+    for key, index in sent.over.items():
+        over.setdefault((key[3], key[4], key[5]), []).append(index)
+    for h, l in build.sets.moments:
+        leaves = at_leaves(build, sent, h, l)
+        for arc in build.sets.arcs:
+            left = _sum(over.get((arc.name, h, l), ())).plus(leaves.get(arc.name, Linear()), 1.0 / sent.unit)
+            if not left.terms:
+                continue
+            if arc.per_chip > 0.0:
+                left.plus(chips_in_hand_of(build, arc.site, arc.system, h, l), -arc.per_chip / sent.unit)
+            asked = Requirement(
+                f"network.{arc.name}", f"bandwidth of {arc.name}", "B/s", "a faster link, or pools nearer to each other",
+                relax=1.0 / sent.unit, step=0.1 * arc.capacity or None,
+            )  # fmt: skip
+            right = arc.capacity / sent.unit
+            build.programme.row("arc", arc.name, h, l, left=left, sense="<=", right=right, requirement=asked)
