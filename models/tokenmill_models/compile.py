@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import mpmath
@@ -17,6 +18,8 @@ from tokenmill_models.specialise import specialise
 from tokenmill_models.symbols import quantity
 
 DIGITS = 40
+_COMPILING = Lock()
+"""Held around Python's own parser, whose nesting count is one for all threads before 3.12."""
 
 
 class _NumpyPrinter(PythonCodePrinter):
@@ -79,7 +82,8 @@ class Compiled:
 
     def fixed(self, values: Mapping[str, float]) -> Compiled:
         """Return the same function with some inputs fixed (it still takes them): what they cancel is not computed."""
-        source = specialise(self.source, {name: float(value) for name, value in values.items()})
+        with _COMPILING:
+            source = specialise(self.source, {name: float(value) for name, value in values.items()})
         return Compiled(self.inputs, self.outputs, source, _function(source))
 
     def __call__(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,7 +189,8 @@ def _narrowed(
 def _function(source: str) -> Callable[..., tuple[Any, ...]]:
     namespace: dict[str, Any] = {"np": np}
     # The text was printed above from our own expressions; nothing a user writes reaches it.
-    exec(compile(source, "<graph>", "exec"), namespace)
+    with _COMPILING:
+        exec(compile(source, "<graph>", "exec"), namespace)
     function: Callable[..., tuple[Any, ...]] = namespace["graph"]
     return function
 
