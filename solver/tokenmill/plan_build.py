@@ -12,6 +12,7 @@ from tokenmill import plan as p
 from tokenmill.candidates.columns import Column, WorkloadColumns
 from tokenmill.milp.solution import Running, RunStart, Solution, Termination
 from tokenmill.plan_pools import bottleneck_of, layout_of, predictions
+from tokenmill.plan_reasons import reasoned
 from tokenmill.plan_trace import plan_trace
 from tokenmill.problem import Objective, Problem
 from tokenmill.trace import Evaluated
@@ -87,7 +88,7 @@ def build_plan(
         packing=solution.packing,
         binding=tuple(_bound(binding) for binding in solution.binding),
         alternatives=tuple(alternatives),
-        infeasible=solution.infeasible,
+        infeasible=reasoned(solution.infeasible, {s.columns.workload: s.left_out for s in found.searched}, found.notes),
         audit=_audit(solution),
         trace=plan_trace(solution, cost, workloads, _classes_by_pool(answer), _per_workload(answer)),
         problem=resolved(problem),

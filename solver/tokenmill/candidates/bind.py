@@ -165,7 +165,7 @@ def _chip(binder: Binder, path: str) -> Leaf:
         return Leaf(figure.value, figure.source, figure.evidence)
     if name.startswith("peak"):
         name = catalog.precision(word).compute if word else name.removeprefix("peak_")
-        if word not in binder.words.values():  # no format that this layout computes in: a yardstick
+        if path.partition("[")[2].rstrip("]") not in binder.words:  # no format that is chosen to compute in: a yardstick
             name = _widest(chip, name)
         value: Any = chip.peak.get(name)
         if value is None:

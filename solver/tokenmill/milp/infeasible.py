@@ -61,7 +61,7 @@ def _offered(sets: Sets, w: int, workload: WorkloadColumns) -> bool:
 
 
 def _nearest(workload: WorkloadColumns) -> list[Shortfall]:
-    """Return, for each rule that removed candidates, how near the nearest came: the nearest rules first."""
+    """Return, for each rule that removed candidates, how near the nearest came: memory and limits before shapes, what removed most first."""
     if not workload.dropped:
         key = f"workload.{workload.workload}"
         return [Shortfall(key, "layouts", None, "layout", None, "free a held choice, or allow other systems")]
@@ -70,7 +70,10 @@ def _nearest(workload: WorkloadColumns) -> list[Shortfall]:
         kept = best.get((drop.role, drop.rule))
         if kept is None or (_size(drop), drop.system) < (_size(kept), kept.system):
             best[drop.role, drop.rule] = drop
-    ordered = sorted(best.values(), key=lambda d: (d.shortfall is None, d.kind == "divides", d.rule, d.role))
+    ordered = sorted(
+        best.values(),
+        key=lambda d: (d.shortfall is None, d.kind not in ("capacity", "limit"), -d.count, d.rule, d.role),
+    )
     return [_of_rule(workload, drop) for drop in ordered]
 
 
