@@ -49,10 +49,10 @@ class Pass:
     shares: dict[str, sp.Symbol]
 
 
-def decode_shape(tokens: sp.Expr, keys: sp.Expr) -> Shape:
-    """Return the load of one token for each of `tokens` sequences that have `keys` tokens cached."""
+def decode_shape(tokens: sp.Expr, keys: sp.Expr, sequences: sp.Expr | None = None) -> Shape:
+    """Return the load of `tokens` decode tokens of sequences (one token each unless given) that have `keys` tokens cached."""
     return Shape(
-        tokens=tokens, sequences=tokens, keys=keys, weight_bytes=leaf.bytes_weights, expert_bytes=leaf.bytes_experts,
+        tokens=tokens, sequences=tokens if sequences is None else sequences, keys=keys, weight_bytes=leaf.bytes_weights, expert_bytes=leaf.bytes_experts,
         activation_bytes=leaf.bytes_16, kv_bytes=leaf.bytes_kv, t=leaf.tp, e=leaf.ep, t_e=leaf.expert_tp,
         absorbed=True, expert_load=leaf.expert_load,
     )  # fmt: skip

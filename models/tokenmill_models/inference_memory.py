@@ -12,6 +12,7 @@ from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.operations_attention import kv_shard
 from tokenmill_models.operations_parts import Part, arch_leaf, shard_outputs
 from tokenmill_models.roofline import M
+from tokenmill_models.speculation import draft_cache, draft_weights
 
 PAGED = Source("Kwon et al. 2023, PagedAttention, arXiv:2309.06180, section 3 and 4.5")
 PROFILE = Source(
@@ -55,7 +56,7 @@ def define_memory(graph: Graph, arch: Architecture, tokens: sp.Expr, context: sp
     cached = context + leaf.block / 2
     sequence = graph.let(
         "kv_sequence", "B", "cache of a mean running sequence on a rank",
-        sequence_bytes(arch, cached, leaf.tp, leaf.pp), source=PAGED,
+        sequence_bytes(arch, cached, leaf.tp, leaf.pp) + draft_cache(cached), source=PAGED,
     )  # fmt: skip
     token = graph.let("kv_token", "B", "KV bytes a token of a sequence on a rank", sequence / cached)
     return Memory(
@@ -112,7 +113,7 @@ def _weights(graph: Graph, arch: Architecture) -> sp.Symbol:
     rest = arch_leaf("other_parameters") + arch_leaf("lookup_parameters") + arch_leaf("parameters.towers")
     return graph.let(
         "memory_weights", "B", "weights on the fullest rank",
-        layers * sp.ceiling(total / leaf.pp) / total + outside + rest * leaf.bytes_16,
+        layers * sp.ceiling(total / leaf.pp) / total + outside + rest * leaf.bytes_16 + draft_weights(),
         assumes=("every stage holds the mean layer", "embedding, head, norms and routers stay in 16 bits or wider"),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture
+from tokenmill_models.speculation import CODES
 from tokenmill_models.stage import Axis
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp8-row", "fp8-block", "mxfp8", "int8", "int4", "nvfp4", "mxfp4", "fp32", "tf32")
@@ -41,6 +42,10 @@ AXES = {
         Axis(
             "disaggregated", "engine.disaggregated", (False, True),
             "whether prompts and answers are computed in pools of their own",
+        ),
+        Axis(
+            "speculative", "engine.speculative", tuple(CODES), "whether tokens are drafted and checked: none, or a table of the draft",
+            codes=CODES, default=("none",),
         ),
         Axis("chunk", "engine.chunk", (512, 2048, 8192), "most tokens of a step", leaf.chunk),
         Axis("batch", "engine.batch", BATCHES, "mean running sequences of a replica", leaf.batch, operate=True, grid=_batches),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.serving_figures import SLO
+from tokenmill_models.speculation import acceptance, gamma
 from tokenmill_models.stage import Input
 
 _CLASS = "demand.classes[]."
@@ -44,6 +45,9 @@ INPUTS = (
     Input("engine.graph", "flag", "whether steps are launched as a captured graph", leaf.graph_launch, default=True),
     Input("engine.context_limit", "number", "longest sequence the engine must hold, tokens", leaf.context_limit, minimum=1),
     Input("engine.kv_memory", "number", "KV bytes a chip, held", leaf.held_kv, dimension="B", default=0.0),
+    Input("engine.speculative.draft", "name", "model that drafts; mtp or eagle: a layer of the served model; ngram: costs nothing", default="ngram"),
+    Input("engine.speculative.gamma", "number", "tokens drafted a step", gamma, default=4.0, minimum=1),
+    Input("engine.speculative.acceptance", "number", "probability that a drafted token is accepted", acceptance, default=0.7, maximum=0.999),
     Input("memory_fraction", "number", "share of a device's memory that the engine takes", leaf.memory_fraction, default=0.9, maximum=1.0),
     Input("mfu", "number", "model FLOPs utilisation laid down; 0: predicted", leaf.mfu_assumed, default=0.0, maximum=1.0),
     Input("mfu_peak", "name", "precision whose dense peak MFU is counted against", default="bf16"),

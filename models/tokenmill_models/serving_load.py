@@ -9,6 +9,7 @@ import sympy as sp
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.queueing import ONE_PERCENTILE
+from tokenmill_models.speculation import kept
 
 INSPECTION = Source(
     "renewal theory: a request met at a random moment has, in the mean, made E[X²]/(2E[X]) = E[X](1+cv²)/2 of its X tokens"
@@ -21,9 +22,10 @@ TAILS = Source(
 
 @dataclass(frozen=True)
 class Request:
-    """Sizes of a mean request: prompt tokens to compute, decode steps, mean context while it runs, mean keys of its prompt [1]."""
+    """Sizes of a mean request: prompt tokens to compute, answer tokens after the first, decode steps that write them, mean context while it runs, mean keys of its prompt [1]."""
 
     computed: sp.Symbol
+    answer: sp.Symbol
     steps: sp.Symbol
     context: sp.Symbol
     prompt_keys: sp.Symbol
@@ -41,9 +43,16 @@ def define_request(graph: Graph, running: sp.Expr) -> Request:
         "sequences of a group: one attention group at one pipeline stage",
         maximum(1, running / leaf.groups),
     )
+    answer = graph.let(
+        "answer_tokens",
+        "1",
+        "tokens written after the first, which comes with the prompt",
+        maximum(1, leaf.output_tokens - 1),
+    )
     return Request(
         computed=graph.let("prompt_computed", "1", "prompt tokens to compute", maximum(1, leaf.input_tokens * (1 - leaf.prefix_hit))),
-        steps=graph.let("decode_steps", "1", "decode steps a request: the first token comes with the prompt", maximum(1, leaf.output_tokens - 1)),
+        answer=answer,
+        steps=graph.let("decode_steps", "1", "decode steps a request", answer / kept(graph)),
         context=running_context(graph),
         prompt_keys=graph.let("prompt_keys", "1", "mean keys a computed prompt token sees", leaf.input_tokens * (1 + leaf.prefix_hit) / 2),
         all_tokens=graph.let("all_tokens", "1", "prompt and answer tokens a request", leaf.input_tokens + leaf.output_tokens),

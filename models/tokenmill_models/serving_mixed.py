@@ -36,6 +36,7 @@ from tokenmill_models.serving_load import (
     prefill_steps,
     running_context,
 )
+from tokenmill_models.speculation import checked, draft_time, kept, with_draft
 from tokenmill_models.stage import Role, Rule
 
 SARATHI = Source(
@@ -85,19 +86,23 @@ def mixed_role(arch: Architecture) -> Role:
         sp.Piecewise((maximum(1, minimum(leaf.batch, memory.max_batch)), closed_loop(graph) > 0), (leaf.batch, True)),
     )  # fmt: skip
     request = define_request(graph, running)
+    decoded = graph.let(
+        "decode_tokens", "1", "decode tokens of a step of a group", request.group_batch * checked(graph)
+    )
     budget = graph.let(
         "prefill_budget", "1", "prompt tokens that a step can carry beside its decode tokens",
-        maximum(1, leaf.chunk - request.group_batch), source=SARATHI,
+        maximum(1, leaf.chunk - decoded), source=SARATHI,
     )  # fmt: skip
     carried = graph.let(
         "prefill_carried", "1", "prompt tokens of a step that carries any: a prompt, several, or what fits",
         minimum(budget, maximum(request.computed, request.group_batch * request.computed / request.steps)), source=SARATHI,
     )  # fmt: skip
-    plain_shape = decode_shape(request.group_batch, request.context)
+    plain_shape = decode_shape(decoded, request.context, request.group_batch)
     prompts = maximum(1, carried / request.computed)
     full_shape = replace(plain_shape, beside=prefill_shape(carried, prompts, request.prompt_keys))
-    plain = run_pass(graph, "plain", arch, plain_shape, request.group_batch)
-    full = run_pass(graph, "full", arch, full_shape, request.group_batch + prompts)
+    drafting = draft_time(graph, request.group_batch, request.context)
+    plain = with_draft(graph, run_pass(graph, "plain", arch, plain_shape, decoded), "plain", drafting)
+    full = with_draft(graph, run_pass(graph, "full", arch, full_shape, decoded + prompts), "full", drafting)
     steady = _steady(graph, request, budget, carried, plain, full)
     return _assemble(graph, arch, request, steady, plain, full, memory, running)
 
@@ -211,7 +216,10 @@ def _slot_wait(graph: Graph, request: Request, steady: Steady, memory: Memory) -
 def _sent_late(graph: Graph, request: Request) -> sp.Symbol:
     """Define the decode steps [1] that have passed when the first token is sent."""
     return graph.let(
-        "sent_late", "1", "decode steps before the first token is sent", minimum(leaf.stream_steps, request.steps - 1)
+        "sent_late",
+        "1",
+        "decode steps before the first token is sent",
+        minimum(leaf.stream_steps, maximum(0, request.steps - 1)),
     )
 
 
@@ -220,13 +228,13 @@ def token_times(graph: Graph, request: Request, steady: Steady, plain: Pass) -> 
     found = {
         "mean": graph.let(
             "tpot_mean", "s", "mean time per output token, from the first that is sent to the last",
-            steady.step * (1 - _sent_late(graph, request) / request.steps),
+            steady.step * (1 - _sent_late(graph, request) / request.steps) / kept(graph),
         )
     }  # fmt: skip
-    longer = plain.time + steady.carried * steady.token_time
+    longer = (plain.time + steady.carried * steady.token_time) / kept(graph)
     for word, tail in ONE_PERCENTILE.items():
         found[word] = graph.let(
-            f"tpot_{word}", "s", f"{word} time per output token", sp.Piecewise((longer, steady.share > tail), (plain.time, True)),
+            f"tpot_{word}", "s", f"{word} time per output token", sp.Piecewise((longer, steady.share > tail), (plain.time / kept(graph), True)),
             assumes=("of single tokens, not of requests' means", "the number of running sequences stays at its mean"),
         )  # fmt: skip
     return found
@@ -234,7 +242,7 @@ def token_times(graph: Graph, request: Request, steady: Steady, plain: Pass) -> 
 
 def whole_times(graph: Graph, request: Request, first: dict[str, sp.Symbol], step: sp.Expr) -> dict[str, sp.Symbol]:
     """Define mean and percentiles of the time of a whole request: first token, then its answer."""
-    answer = {"mean": request.steps * step}
+    answer = {"mean": request.answer * step}
     answer |= {word: maximum(0, leaf.output_percentiles[word] - 1) * step for word in ONE_PERCENTILE}
     return combine(graph, "e2e", "time of a request", [dict(first), answer], sp.Integer(0))
 
@@ -259,7 +267,7 @@ def _assemble(
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (
         *layout_rules(arch),
-        Rule("chunk", request.group_batch + 1, leaf.chunk, "at_most", "a step holds every decode token and a prompt token", cure="engine.chunk"),
+        Rule("chunk", request.group_batch * checked(graph) + 1, leaf.chunk, "at_most", "a step holds every decode token and a prompt token", cure="engine.chunk"),
         Rule("in_flight", request.closed * leaf.batch, leaf.concurrency, "at_most", "no more run than are in flight", cure="engine.batch"),
         *memory_rules(graph, memory, running, longest),
         *limit_rules("ttft", ttft),
@@ -269,7 +277,7 @@ def _assemble(
     return Role(
         "mixed",
         "pool",
-        pool_axes(arch, "chunk", "batch"),
+        pool_axes(arch, "speculative", "chunk", "batch"),
         graph,
         rules,
         GROUPS,

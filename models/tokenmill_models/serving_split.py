@@ -26,6 +26,7 @@ from tokenmill_models.serving_figures import (
     pool_ports,
 )
 from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
+from tokenmill_models.speculation import checked, draft_time, kept, with_draft
 from tokenmill_models.stage import Role, Rule
 
 DISTSERVE = Source(
@@ -37,7 +38,10 @@ def decode_role(arch: Architecture) -> Role:
     """Return the decode role for one architecture."""
     graph = Graph()
     request = define_request(graph, leaf.batch)
-    plain = run_pass(graph, "plain", arch, decode_shape(request.group_batch, request.context), request.group_batch)
+    decoded = request.group_batch * checked(graph)
+    shape = decode_shape(decoded, request.context, request.group_batch)
+    drafting = draft_time(graph, request.group_batch, request.context)
+    plain = with_draft(graph, run_pass(graph, "plain", arch, shape, decoded), "plain", drafting)
     memory = define_memory(graph, arch, request.group_batch, request.context)
     step = graph.let("step_time", "s", "time of a step", plain.time)
     hold = graph.let("slot_time", "s", "time a request holds a slot", request.steps * step)
@@ -46,12 +50,14 @@ def decode_role(arch: Architecture) -> Role:
     open_loop = 1 - request.closed
     tpot = {
         word: graph.let(
-            f"tpot_{word}", "s", f"{word} time per output token", step + open_loop * symbol / request.steps, source=DISTSERVE,
+            f"tpot_{word}", "s", f"{word} time per output token", step / kept(graph) + open_loop * symbol / request.answer, source=DISTSERVE,
             assumes=("the wait for a slot is spread over the answer", "the transfer of the KV cache is not counted"),
         )
         for word, symbol in wait.items()
     }  # fmt: skip
-    answer = {"mean": hold} | {word: maximum(0, leaf.output_percentiles[word] - 1) * step for word in ONE_PERCENTILE}
+    answer = {"mean": hold} | {
+        word: maximum(0, leaf.output_percentiles[word] - 1) * step / kept(graph) for word in ONE_PERCENTILE
+    }
     waits = {word: open_loop * symbol for word, symbol in wait.items()}
     written = combine(graph, "answer", "time from first to last token", [waits, answer], sp.Integer(0))
     rate = graph.let(
@@ -68,7 +74,15 @@ def decode_role(arch: Architecture) -> Role:
         *_whole_rules(written),
     )  # fmt: skip
     return Role(
-        "decode", "pool", pool_axes(arch, "batch"), graph, rules, GROUPS, ports, figures, define_shares(graph, mean)
+        "decode",
+        "pool",
+        pool_axes(arch, "speculative", "batch"),
+        graph,
+        rules,
+        GROUPS,
+        ports,
+        figures,
+        define_shares(graph, mean),
     )
 
 
@@ -143,5 +157,5 @@ def _assemble_prefill(
     figures["batch"] = graph.let("batch", "1", "prompts that a replica computes at once", leaf.groups)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (*layout_rules(arch), *memory_rules(graph, memory, leaf.groups, longest), *limit_rules("ttft", ttft))
-    axes = pool_axes(arch, "chunk", "utilisation")
+    axes = pool_axes(arch, "speculative", "chunk", "utilisation")
     return Role("prefill", "pool", axes, graph, rules, GROUPS, ports, figures, shares)

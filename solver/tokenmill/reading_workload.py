@@ -91,7 +91,11 @@ def _leaves(
     for label, value in raw.items():
         dotted, here = f"{prefix}{label}", join(path, str(label))
         below = any(leaf.startswith(f"{dotted}.") for leaf in known)
-        if isinstance(value, Mapping) and below:
+        if below and dotted in keys.choices:
+            words, table = _words_and_table(value, keys.choices[dotted].among[-1])
+            yield dotted, here, words
+            yield from _leaves(table, f"{dotted}.", here, keys, state)
+        elif isinstance(value, Mapping) and below:
             yield from _leaves(value, f"{dotted}.", here, keys, state)
         elif dotted in known:
             yield dotted, here, value
@@ -100,6 +104,16 @@ def _leaves(
         elif prefix or label not in keys.roles:
             beside = {leaf.removeprefix(prefix).partition(".")[0] for leaf in known if leaf.startswith(prefix)}
             state.unknown(path, label, beside)
+
+
+def _words_and_table(value: Any, word: str) -> tuple[Any, Mapping[str, Any]]:
+    """Return a choice with `word` in place of a table, and the table: its keys are inputs (a second table stays, and is refused)."""
+    several = value if isinstance(value, list | tuple) else [value]
+    at = next((i for i, item in enumerate(several) if isinstance(item, Mapping)), None)
+    if at is None:
+        return value, {}
+    words = [word if i == at else item for i, item in enumerate(several)]
+    return (words if isinstance(value, list | tuple) else word), several[at]
 
 
 def _read(dotted: str, here: str, raw: Any, keys: StageKeys, found: _Found, state: Reading) -> None:

@@ -168,4 +168,5 @@ def _put(made: Schema, dotted: str, leaf: Schema) -> None:
     *tables, label = dotted.split(".")
     for table in tables:
         made = made["properties"].setdefault(table, _table({}))
-    made["properties"][label] = leaf
+    there = made["properties"].get(label)
+    made["properties"][label] = {"anyOf": [there, _several({"anyOf": [there, leaf]})]} if there else leaf

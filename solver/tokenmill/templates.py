@@ -88,9 +88,11 @@ def _lines(stage: StageModel, keys: StageKeys) -> list[tuple[str, str]]:
     members = keys.members.get(keys.classes or "", {})
     shared = {dotted: members[label] for dotted, label in keys.shared().items()}
     needed |= {dotted for dotted, item in shared.items() if item.required}
+    tables = {axis.key: _below(axis.key, keys.inputs) for axis in stage.axes}
+    below = {f"{owner}.{label}" for owner, inputs in tables.items() for label in inputs}
     found: list[tuple[str, str]] = []
     for dotted, item in {**keys.inputs, **shared}.items():
-        if dotted in keys.choices or dotted == keys.classes or item.kind == "records":
+        if dotted in keys.choices or dotted == keys.classes or item.kind == "records" or dotted in below:
             continue
         key = key_of_input(item)
         table, label = _split(dotted)
@@ -102,12 +104,20 @@ def _lines(stage: StageModel, keys: StageKeys) -> list[tuple[str, str]]:
         found.append((table, _line(label, _record(inputs), "a list of tables" + _beside(owner == keys.classes))))
     for axis in stage.axes:
         table, label = _split(axis.key)
-        found.append((table, _line(label, *_choice(axis))))
+        text, doc = _choice(axis)
+        if tables[axis.key]:
+            text = f"{text[:-1]}, {_record(tables[axis.key])[1:]}"
+        found.append((table, _line(label, text, doc)))
     for dotted, key in keys.choices.items():
         if dotted not in {axis.key for axis in stage.axes}:
             table, label = _split(dotted)
             found.append((table, _line(label, '"hgx-h100"' if key.of else "8", key.doc)))
     return found
+
+
+def _below(owner: str, inputs: Mapping[str, Input]) -> dict[str, Input]:
+    """Return the inputs of the table that a word of a choice may be given as, by their last word."""
+    return {dotted[len(owner) + 1 :]: item for dotted, item in inputs.items() if dotted.startswith(f"{owner}.")}
 
 
 def _choice(axis: Axis) -> tuple[str, str]:

@@ -43,7 +43,7 @@ def test_every_definition_has_its_dimension_and_two_routes_agree(name, shape, gi
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_leaves_and_names_are_those_of_the_contract(shape):
-    prefixes = {"axis", "input", "request", "arch", "chip", "precision", "group", "engine", "assume", "constant"}
+    prefixes = {"axis", "draft", "input", "request", "arch", "chip", "precision", "group", "engine", "assume", "constant"}
     inputs = {item.name for item in STAGE.inputs}
     for role in built(shape).values():
         axes = {axis.name for axis in role.axes}

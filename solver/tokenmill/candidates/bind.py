@@ -211,6 +211,26 @@ def _engine(binder: Binder, path: str) -> Leaf:
     return Leaf(figure.value, figure.source, figure.evidence)
 
 
+def _draft(binder: Binder, path: str) -> Leaf:
+    """Return a size of the model that drafts: another model, or (mtp, eagle) a layer of the served one with its output head."""
+    from tokenmill.imports.architecture import load_architecture
+
+    name = _chosen(binder, "draft", "ngram")
+    own = binder.architecture
+    if name == "ngram" or own is None:
+        return Leaf(0.0, "a draft that computes nothing", "input")
+    layer = name in ("mtp", "eagle")
+    drafts = own if layer else load_architecture(name)
+    head = float(drafts.head.parameters) if drafts.head is not None else 0.0
+    share = 1.0 / drafts.layer_count if layer else 1.0
+    sizes = {
+        "parameters": (drafts.matmul_parameters_active - head) * share + head,
+        "layers": drafts.layer_count * share,
+        "kv_elements": sum(kind.count * kind.mixer.kv_elements for kind in drafts.layers) * share,
+    }
+    return Leaf(sizes[path], f"configuration of {drafts.name}", "guess" if layer else drafts.evidence)
+
+
 def _store(binder: Binder, path: str) -> Leaf:
     store = binder.catalog.store(_chosen(binder, "store"))
     value = getattr(store, path, None)
@@ -232,6 +252,7 @@ _PROVIDERS: dict[str, Callable[[Binder, str], Leaf]] = {
     "chip": _chip,
     "precision": _precision,
     "engine": _engine,
+    "draft": _draft,
     "store": _store,
     "system": _system,
     "assume": _input,

@@ -1,0 +1,36 @@
+"""Problem files of serving, each held to its answer in words by figures with reasons of their own."""
+
+import pytest
+
+import tokenmill as tm
+from tokenmill import data
+
+
+def solved(name, *overrides):
+    plan = tm.solve(tm.load_problem(data.path("problems") / f"{name}.toml", overrides))
+    assert plan.status == "optimal", plan.infeasible
+    return plan, plan.workloads["chat"].pools[0]
+
+
+CLIENTS = "workload.chat.demand.arrivals.concurrency"
+
+
+def test_speculation_pays_at_small_batch_and_ends_at_large():
+    """4 tokens at acceptance 0.75 keep (1 - 0.75^5)/0.25 = 3.05 a step; draft and check take the rest of the gain."""
+    _, chosen = solved("speculative-decoding")
+    _, alone = solved("speculative-decoding", ("workload.chat.engine.speculative", '"none"'))
+    assert chosen.settings["speculative"] == "draft"
+    gain = alone.predicted["tpot"]["mean"] / chosen.predicted["tpot"]["mean"]
+    assert 2.0 < gain < (1 - 0.75**5) / 0.25
+    _, full = solved("speculative-decoding", (CLIENTS, "512"))
+    assert full.settings["speculative"] == "none"
+
+
+def test_a_draft_that_is_never_right_only_costs():
+    given = '{ draft = "llama-3.2-1b", gamma = 4, acceptance = 0.0 }'
+    _, wrong = solved("speculative-decoding", ("workload.chat.engine.speculative", given))
+    _, alone = solved("speculative-decoding", ("workload.chat.engine.speculative", '"none"'))
+    assert wrong.predicted["tpot"]["mean"] > alone.predicted["tpot"]["mean"]
+    assert wrong.predicted["memory"]["weights"] == pytest.approx(
+        alone.predicted["memory"]["weights"] + 1.236e9 / 4, rel=2e-3
+    )
