@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tokenmill_models.symbols import constant, declare
 
-tp = declare("t", "1", "tensor parallel degree (of attention)", origin="axis.tp", sign="positive")
+tp = declare("t", "1", "tensor parallel degree", origin="axis.tp", sign="positive")
 pp = declare("p", "1", "pipeline parallel degree", origin="axis.pp", sign="positive")
 ep = declare("e", "1", "expert parallel degree", origin="axis.ep", sign="positive")
 attention_dp = declare(

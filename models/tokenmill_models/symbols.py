@@ -84,7 +84,13 @@ def declare(
     parse_dimension(dimension)
     made = Quantity(sp.Symbol(name, **{sign: True}), dimension, doc, origin, latex)
     known = _QUANTITIES.setdefault(name, made)
-    if (known.dimension, known.origin, known.symbol) != (made.dimension, made.origin, made.symbol):
+    leaf = origin is not None  # a defined symbol takes its words from the Formula at hand
+    if (known.dimension, known.origin, known.symbol, known.doc if leaf else "") != (
+        made.dimension,
+        made.origin,
+        made.symbol,
+        made.doc if leaf else "",
+    ):
         raise ValueError(f"symbol {name!r} declared twice: {known} and {made}")
     return known.symbol
 

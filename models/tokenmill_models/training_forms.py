@@ -19,7 +19,7 @@ HOUR = constant("seconds_an_hour", 3600.0, "s", "seconds of an hour")
 N = declare(
     "N_train",
     "1",
-    "parameters that a token trains (active ones of a mixture)",
+    "parameters active for a token of the trained model",
     origin="input.N_train",
     latex="N",
     sign="positive",
