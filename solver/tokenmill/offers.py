@@ -119,11 +119,18 @@ def offers(problem: Problem, catalog: CatalogLike) -> tuple[list[Offer], list[Mi
 
 
 def _together(notes: list[Mistake]) -> list[Mistake]:
-    """Return one note for all systems that nobody asked for by name and that have no price."""
-    names = sorted({note.key.rpartition(".")[2] for note in notes})
-    if not names:
-        return []
-    return [Mistake("hardware.systems", f"no price in the asked markets for {', '.join(names)}", notes[0].allowed)]
+    """Return one note for all systems that nobody asked for by name and that lack a price in the same markets."""
+    alike: dict[str, list[Mistake]] = {}
+    for note in notes:
+        alike.setdefault(note.found.partition(" for ")[2], []).append(note)
+    return [
+        Mistake(
+            "hardware.systems",
+            f"no price for {markets} of {', '.join(sorted(note.key.rpartition('.')[2] for note in group))}",
+            group[0].allowed,
+        )
+        for markets, group in sorted(alike.items())
+    ]
 
 
 def _asked(problem: Problem, catalog: CatalogLike) -> list[str]:
