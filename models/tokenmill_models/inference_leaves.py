@@ -82,6 +82,10 @@ context_limit = declare(
 held_kv = declare(
     "kv_memory", "B", "KV bytes a chip that the file holds; 0: what is left", origin="input.engine.kv_memory"
 )
+reserved_tokens = declare(
+    "reserved_tokens", "1", "tokens of cache that every sequence reserves from its start; 0: pages as it grows",
+    origin="input.engine.reserved_tokens",
+)  # fmt: skip
 graph_launch = declare(
     "graph_launch", "1", "1 where steps are launched as a captured graph, 0 eager", origin="input.engine.graph"
 )

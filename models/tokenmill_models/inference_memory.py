@@ -53,7 +53,10 @@ def define_memory(graph: Graph, arch: Architecture, tokens: sp.Expr, context: sp
         "kv_room", "B", "memory left for KV on the fullest rank, or what the file holds",
         sp.Piecewise((asked, asked > 0), (left, True)), source=PAGED,
     )  # fmt: skip
-    cached = context + leaf.block / 2
+    cached = graph.let(
+        "kv_cached", "1", "tokens that the cache of a running sequence takes: pages it has begun, or what it reserves",
+        sp.Piecewise((leaf.reserved_tokens, leaf.reserved_tokens > 0), (context + leaf.block / 2, True)), source=PAGED,
+    )  # fmt: skip
     sequence = graph.let(
         "kv_sequence", "B", "cache of a mean running sequence on a rank",
         sequence_bytes(arch, cached, leaf.tp, leaf.pp) + draft_cache(cached), source=PAGED,

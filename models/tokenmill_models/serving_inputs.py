@@ -45,6 +45,8 @@ INPUTS = (
     Input("engine.graph", "flag", "whether steps are launched as a captured graph", leaf.graph_launch, default=True),
     Input("engine.context_limit", "number", "longest sequence the engine must hold, tokens", leaf.context_limit, minimum=1),
     Input("engine.kv_memory", "number", "KV bytes a chip, held", leaf.held_kv, dimension="B", default=0.0),
+    Input("engine.reserved_tokens", "number", "contiguous cache: tokens that every sequence reserves from its start; 0: pages as it grows",
+          leaf.reserved_tokens, default=0.0),
     Input("engine.speculative.draft", "name", "model that drafts; mtp or eagle: a layer of the served model; ngram: costs nothing", default="ngram"),
     Input("engine.speculative.gamma", "number", "tokens drafted a step", gamma, default=4.0, minimum=1),
     Input("engine.speculative.acceptance", "number", "probability that a drafted token is accepted", acceptance, default=0.7, maximum=0.999),

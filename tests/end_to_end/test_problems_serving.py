@@ -34,3 +34,14 @@ def test_a_draft_that_is_never_right_only_costs():
     assert wrong.predicted["memory"]["weights"] == pytest.approx(
         alone.predicted["memory"]["weights"] + 1.236e9 / 4, rel=2e-3
     )
+
+
+def test_pages_fit_several_times_the_sequences_of_contiguous_caches():
+    """A 40 GB device at nine tenths holds 26 GB of weights; a token's cache is 2·40 layers·5120·2 B = 0.82 MB."""
+    _, paged = solved("paged-cache")
+    _, reserved = solved("paged-cache", ("workload.chat.engine.reserved_tokens", "2048"))
+    room = reserved.predicted["memory"]["kv"]
+    assert reserved.predicted["max_batch"] == room // (2048 * 2 * 40 * 5120 * 2)
+    assert paged.predicted["max_batch"] > 5 * reserved.predicted["max_batch"]
+    assert 2 < paged.predicted["tokens_per_second"] / reserved.predicted["tokens_per_second"] < 6
+    assert reserved.replicas > 2 * paged.replicas
