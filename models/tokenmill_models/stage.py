@@ -170,12 +170,15 @@ class Demand:
     """What a pool workload must carry: `unit` (request, task, page), and the inputs that state it.
 
     `rate`: units a second; `closed`: units that clients keep in flight, whose rate is an outcome; `classes`: kinds of unit.
+    `devices`: key that names systems which users may have already; then a unit is a device that stands for as long as
+    the horizon lasts, and `rate` is how many.
     """
 
     unit: str
     rate: str
     classes: str | None = None
     closed: str | None = None
+    devices: str | None = None
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,7 @@ def register_stage(stage: StageModel) -> StageModel:
 
 def stages() -> dict[str, StageModel]:
     """Return every registered stage by name; the shipped ones register on first use."""
+    import tokenmill_models.edge
     import tokenmill_models.pretraining
     import tokenmill_models.serving  # noqa: F401
 

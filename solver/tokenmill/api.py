@@ -74,13 +74,14 @@ def check(problem: Problem, *, catalog: Catalog | None = None) -> dict[str, Any]
     ProblemError
         For what the problem asks and the product cannot do, in words.
     """
-    from tokenmill.offers import offers
+    from tokenmill.devices import every_offer
     from tokenmill.reading import unsupported
+    from tokenmill_models.stage import stages
 
     data = catalog_for(problem, catalog)
     if mistakes := unsupported(problem):
         raise ProblemError(mistakes)
-    had, notes = offers(problem, data)
+    had, notes = every_offer(problem, data, stages())
     return {
         "workloads": {workload.name: workload.stage for workload in problem.workloads},
         "offers": sorted({f"{offer.system} ({offer.market})" for offer in had}),
@@ -123,8 +124,8 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
     """Return offers, arcs, demand and pruned columns of a problem (everything before the programme)."""
     from tokenmill.candidates.search import Ask, search
     from tokenmill.closed_loop import a_replica, closed
+    from tokenmill.devices import every_offer, named
     from tokenmill.imports.architecture import load_architecture
-    from tokenmill.offers import offers
     from tokenmill.reading import unsupported
     from tokenmill.topology import site_graph
     from tokenmill_models.stage import stages
@@ -132,14 +133,15 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
     if mistakes := unsupported(problem):
         raise ProblemError(mistakes)
     data = catalog_for(problem, catalog)
-    found = Found(data, *offers(problem, data))
+    found = Found(data, *every_offer(problem, data, stages()))
     systems = tuple(data.system(name) for name in dict.fromkeys(offer.system for offer in found.offers))
     network = data.network(problem.hardware.fabric) if problem.hardware.fabric else None
     found.arcs = site_graph([s.name for s in problem.hardware.sites], systems, problem.hardware.wan, network).arcs()
     for workload in problem.workloads:
         stage = stages()[workload.stage]
         model = load_architecture(workload.model, problem.base) if workload.model else None
-        ask = Ask(a_replica(workload, stage), stage, problem, data, model, systems, _power_matters(problem))
+        power = _power_matters(problem) or bool(named(workload, stage))
+        ask = Ask(a_replica(workload, stage), stage, problem, data, model, systems, power)
         found.searched.append(search(ask))
         found.stages[workload.name] = stage
         if closed(workload, stage):

@@ -62,6 +62,8 @@ def stage_keys(stage: StageModel) -> StageKeys:
         else:
             (common if item.name in own else inputs)[item.name] = item
     choices = {axis.key: choice_key(axis) for axis in stage.axes}
+    if stage.demand and stage.demand.devices:
+        choices[stage.demand.devices] = Key(stage.demand.devices, "name", "devices to choose among", of="system")
     roles = [role for route in stage.routes for role in route.roles]
     roles += [role for coupling in stage.couplings for role in (coupling.source, coupling.target)]
     classes = stage.demand.classes if stage.demand else None

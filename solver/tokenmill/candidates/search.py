@@ -143,7 +143,10 @@ def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[G
 
 
 def _allowed(ask: Ask, role: Role) -> tuple[System, ...]:
+    demand = ask.stage.demand
     held = held_values(ask.workload, role.name, SYSTEM)
+    if held is None and demand is not None and demand.devices:
+        held = held_values(ask.workload, role.name, demand.devices)
     return ask.systems if held is None else tuple(system for system in ask.systems if system.id in held)
 
 
@@ -286,6 +289,8 @@ def _counts(ask: Ask, contexts: Mapping[str, Context]) -> dict[str, tuple[float,
     counts: dict[str, tuple[float, ...]] = {}
     if context is None:
         return counts
+    if ask.stage.demand is not None and ask.stage.demand.devices:
+        counts["cost_per_device.all"] = (1.0 / ask.problem.horizon.duration,)  # a unit of demand stands for the whole horizon
     for objective, kinds in ask.stage.yields.items():
         for kind, symbol in kinds.items():
             program = context.program

@@ -1,0 +1,79 @@
+"""Devices that stand with users: what they cost, and how the programme comes by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tokenmill.catalog import Catalog
+from tokenmill.errors import Mistake
+from tokenmill.offers import Offer, offers
+from tokenmill.problem import Problem, Workload
+from tokenmill_models.stage import StageModel
+
+SYSTEM = "layout.system"
+
+
+def every_offer(
+    problem: Problem, catalog: Catalog, stages: Mapping[str, StageModel]
+) -> tuple[list[Offer], list[Mistake]]:
+    """Return all offers of a problem: of devices that workloads name, and of systems for everything else, with notes.
+
+    A device costs what ``[[hardware.price]]`` says; with the market "buy" also what the catalogue says; else its user has it
+    already, and only the energy of its tokens costs. Devices are had one by one, and draw nothing for the model at rest.
+    """
+    devices, remarks = _devices(problem, catalog, stages)
+    owned = replace(problem, hardware=replace(problem.hardware, systems=()))
+    rest = all(named(workload, stages[workload.stage]) for workload in problem.workloads)
+    had, notes = offers(owned if rest else problem, catalog)
+    taken = {offer.system for offer in devices}
+    others = [offer for offer in had if offer.system not in taken or offer.kind == "owned"]
+    return [*others, *devices], [*notes, *remarks]
+
+
+def _devices(problem: Problem, catalog: Catalog, stages: Mapping[str, StageModel]) -> tuple[list[Offer], list[Mistake]]:
+    found: list[Offer] = []
+    notes: list[Mistake] = []
+    for workload in problem.workloads:
+        for name in named(workload, stages[workload.stage]):
+            priced = _priced(problem, catalog, name)
+            found += [_single(offer) for offer in priced]
+            if not priced:
+                found.append(_single(_users_own(catalog, name)))
+                allowed = 'a price under [[hardware.price]], or the market "buy"'
+                notes.append(
+                    Mistake(
+                        f"workload.{workload.name}.devices", f"no price of {name}: it counts as its user's own", allowed
+                    )
+                )
+    return list({offer.key: offer for offer in found}.values()), notes
+
+
+def named(workload: Workload, stage: StageModel) -> tuple[str, ...]:
+    """Return the devices of users that a workload names; none where its stage knows no such key."""
+    if stage.demand is None or not stage.demand.devices:
+        return ()
+    return tuple(workload.held.get(stage.demand.devices) or workload.held.get(SYSTEM) or ())
+
+
+def _priced(problem: Problem, catalog: Catalog, name: str) -> list[Offer]:
+    """Return the offers at the user's prices, or at the catalogue's where buying is asked for."""
+    prices = tuple(
+        price for price in problem.hardware.prices if catalog.system(price.system).id == catalog.system(name).id
+    )
+    markets = tuple(dict.fromkeys(price.market for price in prices)) or tuple(
+        m for m in problem.hardware.markets if m == "buy"
+    )
+    if not markets:
+        return []
+    hardware = replace(problem.hardware, systems=(name,), markets=markets, owned=())
+    return offers(replace(problem, hardware=hardware), catalog)[0]
+
+
+def _users_own(catalog: Catalog, name: str) -> Offer:
+    system = catalog.system(name)
+    return Offer(system.id, "buy", "buy", 0.0, int(system.chips), 1, int(system.chips), price_source="its user's own")
+
+
+def _single(offer: Offer) -> Offer:
+    return replace(offer, by_chip=True, host_power=0.0, chip_idle=0.0)
