@@ -12,7 +12,7 @@ from tokenmill import data
 from tokenmill.catalog import Catalog, Figure
 
 GENERIC = "generic"
-TABLES = ("kernels.csv", "training.csv")
+TABLES = ("kernels.csv", "training.csv", "devices.csv")
 """Constants of chips below catalog/efficiency: of single kernels, and of training over single kernels."""
 WIDE = "bf16"
 NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4"}
