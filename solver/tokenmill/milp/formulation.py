@@ -58,12 +58,14 @@ def solve_programme(
     threads: int = 1,
     solver: str = "highs",
     value_of_next: bool = True,
+    alternatives: int = 0,
 ) -> Solution:
     """Return the plan that a problem's objectives ask for, proven to `gap`, or why there is none.
 
     `demand`: for each workload of pools, units/s to plan for, (period, slice) with the slices in the horizon's order;
     `served`: those expected (without head-room), the same where absent. `solver`: highs, or cbc where it is installed.
-    `value_of_next`: re-solve for what one step more of each binding limit saves, as far as the time limit allows.
+    `value_of_next`: re-solve for what one step more of each binding limit saves, as far as time allows;
+    `alternatives`: so many of the next best plans that differ in kinds of hardware.
 
     Raises
     ------
@@ -79,5 +81,6 @@ def solve_programme(
         threads=threads,
         solver=solver,
         value_of_next=value_of_next,
+        alternatives=alternatives,
     )
     return answer(sets, lambda: formulate(sets), wish)

@@ -30,7 +30,10 @@ _threads_of_process: list[int] = []
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a solve ended: status, values (None: no plan), objective, proven bound and relative gap, row duals of an LP."""
+    """How a solve ended: status, values (None: no plan), objective, proven bound and relative gap.
+
+    `duals`, `reduced`: row duals and reduced costs of an LP.
+    """
 
     status: str
     values: NDArray[np.float64] | None
@@ -40,6 +43,7 @@ class Outcome:
     limit: str | None
     seconds: float
     duals: NDArray[np.float64] | None = None
+    reduced: NDArray[np.float64] | None = None
 
 
 def solve_arrays(
@@ -60,12 +64,16 @@ def solve_arrays(
     began = perf_counter()
     if time_limit is not None and time_limit <= 0:
         return Outcome("unknown", None, None, None, None, "time", 0.0)
+    if not _can_hold(arrays):
+        return Outcome("infeasible", None, None, None, None, None, perf_counter() - began)
+    kept, whole = np.flatnonzero((arrays.lower != 0.0) | (arrays.upper != 0.0)), arrays
+    arrays = whole if len(kept) == len(whole.lower) else without_columns(whole, kept)
     scaled = scale(arrays)
     _refuse_extremes(scaled.arrays)
     solver = _instance(threads, time_limit, gap)
     _accept(solver, solver.passModel(_model(scaled.arrays)), "the programme")
     if start is not None:
-        _give_start(solver, start / scaled.column)
+        _give_start(solver, start[kept] / scaled.column)
     _accept(solver, solver.run(), "the solve")
     if solver.getModelStatus() == _status().kUnboundedOrInfeasible:  # presolve cannot tell: ask without it
         _accept(solver, solver.setOptionValue("presolve", "off"), "presolve off")
@@ -80,7 +88,47 @@ def solve_arrays(
     bound = None if outcome.bound is None else min(outcome.bound / scaled.objective, objective)
     proven = None if bound is None else (objective - bound) / max(abs(objective), 1e-12) if objective != bound else 0.0
     duals = None if outcome.duals is None else outcome.duals * scaled.row / scaled.objective
-    return replace(outcome, values=values, objective=objective, bound=bound, gap=proven, seconds=seconds, duals=duals)
+    reduced = None if outcome.reduced is None else outcome.reduced / scaled.column / scaled.objective
+    return replace(
+        outcome,
+        values=_spread(values, kept, whole),
+        objective=objective,
+        bound=bound,
+        gap=proven,
+        seconds=seconds,
+        duals=duals,
+        reduced=None if reduced is None else _spread(reduced, kept, whole),
+    )
+
+
+def _spread(values: NDArray[np.float64], kept: NDArray[np.int64], whole: Arrays) -> NDArray[np.float64]:
+    """Return values of kept columns among zeros for the others."""
+    result = np.zeros(len(whole.lower))
+    result[kept] = values
+    return result
+
+
+def _can_hold(arrays: Arrays) -> bool:
+    """Tell whether every column has a value between its bounds."""
+    return bool(np.all(arrays.lower <= arrays.upper))
+
+
+def without_columns(arrays: Arrays, kept: NDArray[np.int64]) -> Arrays:
+    """Return the programme without columns that can only be zero; rows stay as they are."""
+    place = np.full(len(arrays.lower), -1, dtype=np.int32)
+    place[kept] = np.arange(len(kept), dtype=np.int32)
+    index = place[arrays.index]
+    stays = index >= 0
+    return replace(
+        arrays,
+        cost=arrays.cost[kept],
+        lower=arrays.lower[kept],
+        upper=arrays.upper[kept],
+        integer=arrays.integer[kept],
+        starts=np.concatenate([[0], np.cumsum(stays)])[arrays.starts].astype(np.int32),
+        index=index[stays],
+        value=arrays.value[stays],
+    )
 
 
 def fixed(arrays: Arrays, values: NDArray[np.float64]) -> Arrays:
@@ -175,8 +223,11 @@ def _read(solver: Any, whole: bool, gap: float) -> Outcome:
     solution = solver.getSolution()
     values = np.array(solution.col_value, dtype=np.float64)
     duals = None if whole or not solution.dual_valid else np.array(solution.row_dual, dtype=np.float64)
+    reduced = None if duals is None else np.array(solution.col_dual, dtype=np.float64)
     within = status in (names.kOptimal, names.kModelEmpty) or (whole and float(info.mip_gap) <= gap < inf)
-    return Outcome("optimal" if within else "feasible", values, None, proven, None, limits.get(status), 0.0, duals)
+    return Outcome(
+        "optimal" if within else "feasible", values, None, proven, None, limits.get(status), 0.0, duals, reduced
+    )
 
 
 def _accept(solver: Any, status: Any, what: str) -> None:

@@ -1,26 +1,20 @@
-"""Why there is no plan, and what holds a plan back: in the problem's own keys and units."""
+"""Why there is no plan: in the problem's own keys and units."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from time import perf_counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tokenmill.candidates.columns import Dropped, WorkloadColumns
-from tokenmill.milp.highs import Outcome, fixed, solve_arrays
-from tokenmill.milp.objective import objective
+from tokenmill.milp.highs import Outcome, solve_arrays
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Arrays, Linear, Requirement, total
 from tokenmill.milp.sets import Sets
-from tokenmill.milp.solution import Binding, Shortfall
+from tokenmill.milp.solution import Shortfall
 
 if TYPE_CHECKING:
-    from tokenmill.milp.solve import Best, Clock, Formulation, Wish
+    from tokenmill.milp.solve import Clock, Formulation, Wish
 
 ELASTIC_GAP = 1e-6
 LEAST = 1e-7
@@ -153,83 +147,3 @@ def _minimise(build: Build, expression: Linear, wish: Wish, clock: Clock) -> Out
 
 def _solve(arrays: Arrays, wish: Wish, clock: Clock) -> Outcome:
     return solve_arrays(arrays, time_limit=clock.left(), gap=ELASTIC_GAP, threads=wish.threads)
-
-
-def bindings(formulate: Callable[[], Formulation], best: Best, wish: Wish, clock: Clock) -> tuple[Binding, ...]:
-    """Return limits without room for one step more, and what that step saves, re-solved while time is left.
-
-    A step is one more of what the limit counts (a system, its power), a tenth of it where it is money or time, a tenth
-    of what is used where it is bandwidth. A dual is that of the LP with the plan's integers held.
-    """
-    fresh = formulate().build
-    arrays = fresh.programme.arrays(objective(fresh, fresh.sets.problem.objectives[0], 0))
-    if best.values is None or len(best.values) < len(arrays.lower):
-        return ()
-    values = best.values[: len(arrays.lower)]
-    duals = solve_arrays(fixed(arrays, values), threads=wish.threads).duals
-    found, longest = [], 0.0
-    for key, rows in sorted(_limits(fresh).items()):
-        asked = fresh.programme.rows[rows[0]].requirement
-        nearest = min(rows, key=lambda n: _slack(fresh, n, values))
-        slack = _slack(fresh, nearest, values)
-        tight = slack <= 1e-6 * max(1.0, _used(fresh, nearest, values))
-        if asked is None or not (tight or slack < (asked.step or 0.0)):
-            continue
-        dual = None if duals is None else float(sum(abs(duals[n]) * asked.relax for n in rows))
-        step, saves = asked.step or 0.1 * _used(fresh, nearest, values), None
-        left = clock.left()
-        if wish.value_of_next and step > 0.0 and (left is None or left > 2.0 * longest):
-            began = perf_counter()
-            saves = _saves(_eased(arrays, fresh, rows, step), best, wish, left)
-            longest = max(longest, perf_counter() - began)
-        if saves or dual or (tight and step > 0.0):
-            known = None if saves is None else step
-            found.append(Binding(asked.limit, key, max(slack, 0.0), asked.unit, known, saves, dual))
-    return tuple(found)
-
-
-def _saves(eased: Arrays, best: Best, wish: Wish, left: float | None) -> float | None:
-    """Return what the eased programme saves (0 where that is within the gap); None where it is not proven."""
-    outcome = solve_arrays(eased, time_limit=left, gap=wish.gap, threads=wish.threads)
-    now = best.outcome.objective
-    if outcome.status != "optimal" or outcome.objective is None or now is None:
-        return None
-    saves = now - outcome.objective
-    return saves if saves > max(wish.gap, 1e-9) * abs(now) else 0.0
-
-
-def _limits(build: Build) -> dict[str, list[int]]:
-    """Return rows of every limit that could be eased by a step, by key."""
-    found: dict[str, list[int]] = {}
-    for number, row in enumerate(build.programme.rows):
-        if row.requirement is not None and row.sense != "=" and row.label[0] not in ("least", "most"):
-            found.setdefault(row.requirement.key, []).append(number)
-    return found
-
-
-def _slack(build: Build, number: int, values: NDArray[np.float64]) -> float:
-    """Return how far a row is from its limit, in the requirement's unit."""
-    row = build.programme.rows[number]
-    left = sum(c * values[i] for i, c in row.terms.items())
-    gap = row.right - left if row.sense == "<=" else left - row.right
-    return float(gap) / (row.requirement.relax if row.requirement else 1.0)
-
-
-def _used(build: Build, number: int, values: NDArray[np.float64]) -> float:
-    """Return what a row counts against its limit, in the requirement's unit."""
-    row = build.programme.rows[number]
-    relax = row.requirement.relax if row.requirement else 1.0
-    return float(sum(max(0.0, c * values[i]) for i, c in row.terms.items())) / relax
-
-
-def _eased(arrays: Arrays, build: Build, rows: list[int], step: float) -> Arrays:
-    """Return the programme with the rows of a limit eased by a step."""
-    lower, upper = arrays.row_lower.copy(), arrays.row_upper.copy()
-    for number in rows:
-        row = build.programme.rows[number]
-        amount = step * (row.requirement.relax if row.requirement else 1.0)
-        if row.sense == "<=":
-            upper[number] += amount
-        else:
-            lower[number] -= amount
-    return replace(arrays, row_lower=lower, row_upper=upper)

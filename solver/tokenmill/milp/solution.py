@@ -133,6 +133,14 @@ class Binding:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """A plan without some kind of system of every better one: its objective, and (system, market, systems) that it has."""
+
+    objective: float
+    had: tuple[tuple[str, str, float], ...]
+
+
+@dataclass(frozen=True)
 class Shortfall:
     """A requirement that cannot be met: by how much (its unit), whether easing it alone would do, and the cure."""
 
@@ -171,3 +179,4 @@ class Solution:
     residual: float | None = None
     refused: Mapping[tuple[str, int, int, str], float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()

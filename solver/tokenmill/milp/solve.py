@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from tokenmill import audit
 from tokenmill.milp import decode
+from tokenmill.milp.alternatives import alternatives
+from tokenmill.milp.binding import bindings
 from tokenmill.milp.cbc import solve_cbc
 from tokenmill.milp.constraints.flows import Sent
 from tokenmill.milp.constraints.limits import enough
 from tokenmill.milp.highs import Outcome, fixed, solve_arrays
-from tokenmill.milp.infeasible import bindings, shortfalls, without_columns
+from tokenmill.milp.infeasible import shortfalls, without_columns
+from tokenmill.milp.narrow import FEW, narrowed, relaxed, solve_narrowed, systems_of
 from tokenmill.milp.objective import chip_seconds, kinds, objective, order_of_names, weighted_energy
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Linear
@@ -24,6 +27,8 @@ from tokenmill.milp.solution import Solution, Termination
 
 SAME = 1e-9
 PROVEN = 1e-6
+PATIENCE = 20.0
+"""Seconds that explaining a plan may take where solving took less: limits eased, and other plans."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +42,16 @@ class Formulation:
 
 @dataclass(frozen=True)
 class Wish:
-    """How to solve: relative gap, time limit [s] of everything, threads, solver, whether to ask what one more saves."""
+    """How to solve: relative gap, time limit [s] of everything, threads, solver, whether to ask what one more saves,
+    how many other plans to look for.
+    """
 
     gap: float
     time_limit: float | None
     threads: int
     solver: str
     value_of_next: bool
+    alternatives: int = 0
 
 
 class Clock:
@@ -94,11 +102,15 @@ def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solu
         sets.by_given(sets.demand),
         sets.by_given(sets.served),
     )
-    found = bindings(formulate, best, wish, clock)
+    longest = max(PATIENCE, clock.spent())
+    fresh = formulate()
+    arrays = fresh.build.programme.arrays(objective(fresh.build, sets.problem.objectives[0], 0))
+    found = bindings(fresh.build, arrays, best, wish, clock, longest)
+    others = alternatives(fresh, arrays, best, wish, clock, longest)
     termination = Termination(
         ended.status, solution.termination.objective, ended.bound, ended.gap, ended.limit, clock.spent()
     )
-    return replace(solution, termination=termination, residual=worst, binding=found)
+    return replace(solution, termination=termination, residual=worst, binding=found, alternatives=others)
 
 
 def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
@@ -119,6 +131,7 @@ def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
             notes.append(f"objective {each.minimise} was not reached in the time given")
             break
         first, values = first or outcome, outcome.values
+        _leave_out(build, expression, outcome, wish, clock)
         _hold(build, expression, outcome.objective or 0.0, f"objective {number}")
     if first is None or values is None:  # a problem has at least one objective
         raise ValueError("a problem without an objective")
@@ -135,12 +148,25 @@ def _minimise(
     if wish.solver == "cbc":
         return solve_cbc(build.programme, expression, time_limit=clock.left(), gap=wish.gap)
     arrays = build.programme.arrays(expression)
-    return solve_arrays(arrays, time_limit=clock.left(), gap=wish.gap, threads=wish.threads, start=start)
+    return solve_narrowed(
+        arrays, systems_of(build), time_limit=clock.left(), gap=wish.gap, threads=wish.threads, start=start
+    )
 
 
 def _padded(values: NDArray[np.float64], build: Build) -> NDArray[np.float64]:
     """Return values with lower bounds for variables that were declared after them."""
     return np.concatenate([values, np.array(build.programme.lower[len(values) :])])
+
+
+def _leave_out(build: Build, expression: Linear, outcome: Outcome, wish: Wish, clock: Clock) -> None:
+    """Fix integers that no plan as good as the one in hand takes, before its objective is held."""
+    if wish.solver != "highs" or outcome.objective is None or sum(build.programme.integer) <= FEW:
+        return
+    arrays = build.programme.arrays(expression)
+    relaxation = relaxed(arrays, time_limit=clock.left(), threads=wish.threads)
+    most = outcome.objective + SAME * abs(outcome.objective)
+    upper = narrowed(arrays, relaxation, most).upper
+    build.programme.upper = [float(value) for value in upper]
 
 
 def _hold(build: Build, expression: Linear, best: float, why: str) -> None:
@@ -162,13 +188,19 @@ def _settle_ties(
     ]
     for name, make in steps:
         expression = make()
-        outcome = _minimise(build, expression, replace(wish, gap=0.0), clock)
+        outcome = _minimise(build, expression, replace(wish, gap=0.0), clock, _with_kinds(values, build))
         if outcome.values is None or outcome.status != "optimal":
             notes.append(f"ties were not settled by {name}: not proven in the time given")
             return values
         values = outcome.values
         _hold(build, expression, outcome.objective or 0.0, f"tie {name}")
     return values
+
+
+def _with_kinds(values: NDArray[np.float64], build: Build) -> NDArray[np.float64]:
+    """Return a plan as a first one for ties: kinds of systems declared since are all said to be in use."""
+    later = build.programme.labels[len(values) :]
+    return np.concatenate([values, np.array([1.0 if label[0] == "kind" else 0.0 for label in later])])
 
 
 def _rest(build: Build, values: NDArray[np.float64], expression: Linear) -> NDArray[np.float64]:

@@ -1,0 +1,101 @@
+"""What holds a plan back, and what one step more of each limit saves: in the problem's own keys and units."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenmill.milp.highs import fixed, solve_arrays
+from tokenmill.milp.narrow import solve_narrowed, systems_of
+from tokenmill.milp.quantities import Build
+from tokenmill.milp.rows import Arrays
+from tokenmill.milp.solution import Binding
+
+if TYPE_CHECKING:
+    from tokenmill.milp.solve import Best, Clock, Wish
+
+
+def bindings(fresh: Build, arrays: Arrays, best: Best, wish: Wish, clock: Clock, longest: float) -> tuple[Binding, ...]:
+    """Return limits without room for one step more, and what that step saves, re-solved while time is left.
+
+    `fresh`, `arrays`: the programme as first stated, with its first objective. No more than `longest` [s] goes into
+    re-solving. A step is one more of what the limit counts (a system, its power), a tenth of it where it is money or time, a tenth
+    of what is used where it is bandwidth. A dual is that of the LP with the plan's integers held.
+    """
+    if best.values is None or len(best.values) < len(arrays.lower):
+        return ()
+    values = best.values[: len(arrays.lower)]
+    duals = solve_arrays(fixed(arrays, values), threads=wish.threads).duals
+    found, began = [], perf_counter()
+    for key, rows in sorted(_limits(fresh).items()):
+        asked = fresh.programme.rows[rows[0]].requirement
+        nearest = min(rows, key=lambda n: _slack(fresh, n, values))
+        slack = _slack(fresh, nearest, values)
+        tight = slack <= 1e-6 * max(1.0, _used(fresh, nearest, values))
+        if asked is None or not (tight or slack < (asked.step or 0.0)):
+            continue
+        dual = None if duals is None else float(sum(abs(duals[n]) * asked.relax for n in rows))
+        if fresh.programme.rows[nearest].label[0] == "arc" and _used(fresh, nearest, values) <= 0.0:
+            continue  # nothing passes: an arc of systems that nobody had
+        step, saves = asked.step or 0.1 * _used(fresh, nearest, values), None
+        spare = longest - (perf_counter() - began)
+        limit = clock.left()
+        left = spare if limit is None else min(spare, limit)
+        if wish.value_of_next and step > 0.0 and left > 0.0:
+            saves = _saves(_eased(arrays, fresh, rows, step), fresh, best, wish, left)
+        if saves or dual or (tight and step > 0.0):
+            known = None if saves is None else step
+            found.append(Binding(asked.limit, key, max(slack, 0.0), asked.unit, known, saves, dual))
+    return tuple(found)
+
+
+def _saves(eased: Arrays, build: Build, best: Best, wish: Wish, left: float) -> float | None:
+    """Return what the eased programme saves (0 where that is within the gap); None where it is not proven."""
+    start = None if best.values is None else best.values[: len(eased.lower)]
+    outcome = solve_narrowed(eased, systems_of(build), time_limit=left, gap=wish.gap, threads=wish.threads, start=start)
+    now = best.outcome.objective
+    if outcome.status != "optimal" or outcome.objective is None or now is None:
+        return None
+    saves = now - outcome.objective
+    return saves if saves > max(wish.gap, 1e-9) * abs(now) else 0.0
+
+
+def _limits(build: Build) -> dict[str, list[int]]:
+    """Return rows of every limit that could be eased by a step, by key."""
+    found: dict[str, list[int]] = {}
+    for number, row in enumerate(build.programme.rows):
+        if row.requirement is not None and row.sense != "=" and row.label[0] not in ("least", "most"):
+            found.setdefault(row.requirement.key, []).append(number)
+    return found
+
+
+def _slack(build: Build, number: int, values: NDArray[np.float64]) -> float:
+    """Return how far a row is from its limit, in the requirement's unit."""
+    row = build.programme.rows[number]
+    left = sum(c * values[i] for i, c in row.terms.items())
+    gap = row.right - left if row.sense == "<=" else left - row.right
+    return float(gap) / (row.requirement.relax if row.requirement else 1.0)
+
+
+def _used(build: Build, number: int, values: NDArray[np.float64]) -> float:
+    """Return what a row counts against its limit, in the requirement's unit."""
+    row = build.programme.rows[number]
+    relax = row.requirement.relax if row.requirement else 1.0
+    return float(sum(max(0.0, c * values[i]) for i, c in row.terms.items())) / relax
+
+
+def _eased(arrays: Arrays, build: Build, rows: list[int], step: float) -> Arrays:
+    """Return the programme with the rows of a limit eased by a step."""
+    lower, upper = arrays.row_lower.copy(), arrays.row_upper.copy()
+    for number in rows:
+        row = build.programme.rows[number]
+        amount = step * (row.requirement.relax if row.requirement else 1.0)
+        if row.sense == "<=":
+            upper[number] += amount
+        else:
+            lower[number] -= amount
+    return replace(arrays, row_lower=lower, row_upper=upper)
