@@ -27,15 +27,25 @@ memory_weight = declare(
 )  # fmt: skip
 
 
-def draw(compute_use: Any, memory_use: Any) -> sp.Expr:
-    """Draw [W] of a device whose compute and memory are used to these shares of their peaks [1]."""
-    use = minimum(1, compute_weight * compute_use + memory_weight * memory_use)
+base_weight = declare(
+    "w_base", "1", "share of the range from idle to limit drawn by a device at work, whatever it uses: raised clocks, waiting kernels",
+    origin="engine.power_base",
+)  # fmt: skip
+
+
+def draw(compute_use: Any, memory_use: Any, busy: Any = 1) -> sp.Expr:
+    """Draw [W] of a device whose compute and memory are used to these shares of their peaks, at work a share `busy` of the time [1]."""
+    use = minimum(1, base_weight * busy + compute_weight * compute_use + memory_weight * memory_use)
     return idle + (tdp - idle) * use
 
 
-def define_power(graph: Graph, compute_use: Any, memory_use: Any, ranks: Any) -> tuple[sp.Symbol, sp.Symbol, sp.Symbol]:
+def define_power(
+    graph: Graph, compute_use: Any, memory_use: Any, ranks: Any, busy: Any = 1
+) -> tuple[sp.Symbol, sp.Symbol, sp.Symbol]:
     """Define draw [W] of one device under load, of a replica under load, and of a replica at idle; return the three symbols."""
-    one = graph.let("power_rank", "W", "mean draw of a device under load", draw(compute_use, memory_use), source=DRAW)
+    one = graph.let(
+        "power_rank", "W", "mean draw of a device under load", draw(compute_use, memory_use, busy), source=DRAW
+    )
     loaded = graph.let("power_loaded", "W", "mean draw of a replica's devices under load", one * ranks)
     rest = graph.let("power_idle", "W", "draw of a replica's devices at idle", idle * ranks)
     return one, loaded, rest

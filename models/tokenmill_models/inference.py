@@ -29,7 +29,10 @@ GROUPS = (
 )
 
 ENGINE = Source(
-    "definition", ("gaps between kernels scale with the layers; scheduling and sampling are paid once a step",)
+    "definition",
+    (
+        "gaps between kernels scale with the layers; scheduling and sampling are paid once a step, and for every sequence",
+    ),
 )
 # keeps a division by zero out of the branch that is not taken
 LEAST_MFU = sp.Float("1e-9")
@@ -79,7 +82,11 @@ def run_pass(graph: Graph, label: str, arch: Architecture, shape: Shape, logits:
     shares = _work_shares(graph, label, layers, counts, last, uneven)
     shares |= _exchange_shares(graph, label, arch, counts, exchanges, uneven)
     shares["launch"] = graph.let(
-        f"launch_{label}", "s", f"launch and scheduling of {label}", _launch(total), source=ENGINE
+        f"launch_{label}",
+        "s",
+        f"launch and scheduling of {label}",
+        _launch(total) + logits * leaf.sequence_seconds,
+        source=ENGINE,
     )
     counted = _model_flops(graph, label, arch, shape, logits)
     shares = _laid_down(graph, label, shares, counted)

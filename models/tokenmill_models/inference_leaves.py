@@ -83,7 +83,7 @@ held_kv = declare(
     "kv_memory", "B", "KV bytes a chip that the file holds; 0: what is left", origin="input.engine.kv_memory"
 )
 reserved_tokens = declare(
-    "reserved_tokens", "1", "tokens of cache that every sequence reserves from its start; 0: pages as it grows",
+    "contiguous_tokens", "1", "tokens of cache that every sequence reserves from its start; 0: pages as it grows",
     origin="input.engine.reserved_tokens",
 )  # fmt: skip
 graph_launch = declare(
@@ -107,6 +107,12 @@ stream_steps = declare(
     "1",
     "decode steps after which the first token is sent: output pipeline and streaming interval",
     origin="engine.stream",
+)
+sequence_seconds = declare(
+    "engine_sequence",
+    "s",
+    "host time of a sequence a step that no device work hides: scheduling, sampling, detokenising",
+    origin="engine.sequence",
 )
 layer_seconds_graph = declare(
     "engine_layer_graph", "s", "gaps between the kernels of a layer, graph launch", origin="engine.layer_graph"

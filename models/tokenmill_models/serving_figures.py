@@ -62,13 +62,15 @@ def define_shares(graph: Graph, mean: Average) -> dict[str, sp.Symbol]:
     return {n: graph.let(f"share_{n}", "s", f"time of a mean step bound by {n}", e) for n, e in mean.shares.items()}
 
 
-def define_figures(graph: Graph, mean: Average, tokens_per_second: sp.Expr, memory: Memory) -> dict[str, sp.Symbol]:
+def define_figures(
+    graph: Graph, mean: Average, tokens_per_second: sp.Expr, memory: Memory, busy: sp.Expr | int = 1
+) -> dict[str, sp.Symbol]:
     """Define the figures of a pool that do not depend on its role; the mean step is in `mean`.
 
-    mfu and hfu count against the dense 16-bit peak, or that of the precision which the file names; power is of the devices alone, without host or facility.
+    `busy`: share of the time that the pool works [1]. mfu and hfu count against the dense 16-bit peak, or that of the precision which the file names; power is of the devices alone, without host or facility.
     """
     compute, mbu = uses(graph, mean.time, mean.flops, mean.bytes)
-    one, loaded, rest = define_power(graph, compute, mbu, leaf.ranks)
+    one, loaded, rest = define_power(graph, compute, mbu, leaf.ranks, busy)
     rate = graph.let("tokens_per_second", "1/s", "tokens a second of a replica", tokens_per_second)
     chips = graph.let("replica_chips", "1", "chips of a replica", leaf.ranks / leaf.ranks_a_chip)
     mfu = graph.let("mfu", "1", "counted work over peak", mean.model_flops / (mean.time * leaf.mfu_peak))

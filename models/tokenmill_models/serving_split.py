@@ -144,7 +144,7 @@ def _assemble_prefill(
     busy = leaf.utilisation
     # A pass carries its work through all stages; while it works, each stage has a pass of its own.
     mean = Average(one.time / busy, one.flops, one.model_flops, one.bytes, one.shares)
-    figures = define_figures(graph, mean, rate * leaf.input_tokens, memory)
+    figures = define_figures(graph, mean, rate * leaf.input_tokens, memory, busy)
     kv = graph.let(
         "kv_request", "B", "KV bytes of a request's prompt, taken once from the ranks that share it",
         sequence_bytes(arch, leaf.input_tokens, sp.Integer(1), sp.Integer(1)),
