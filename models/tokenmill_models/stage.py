@@ -20,6 +20,7 @@ INPUT_KINDS = (
     "name",  # free text (an engine, a store, a system)
     "architecture",  # a name of the catalogue or a path
     "records",  # a list of tables; their keys are inputs named "<this>[].<key>"
+    "members",  # one word or several of `among`: {word = 1 or 0}, whose parts are leaves named "<this>.<word>"
     "table",  # a table whose keys are free: {word = number}
 )
 RULE_KINDS = ("divides", "equal", "at_most", "capacity", "limit")
@@ -235,6 +236,8 @@ def register_stage(stage: StageModel) -> StageModel:
 def stages() -> dict[str, StageModel]:
     """Return every registered stage by name; the shipped ones register on first use."""
     import tokenmill_models.edge
+    import tokenmill_models.finetuning
+    import tokenmill_models.posttraining
     import tokenmill_models.pretraining
     import tokenmill_models.serving  # noqa: F401
 

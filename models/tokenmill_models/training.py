@@ -18,8 +18,8 @@ from tokenmill_models.operations import LayerWork, Operation, Shape, head, layer
 from tokenmill_models.operations_attention import keys_seen, peak_16bit
 from tokenmill_models.operations_parts import ONE, ZERO, Part, arch_leaf
 from tokenmill_models.roofline import FLOP_PER_MAC, W, eta_F, eta_W
-from tokenmill_models.training_exchange import PIPES, LayerExchange, data_exchange, hand_over, layer_exchange
-from tokenmill_models.training_memory import StateElements, rebuilds, weight_bytes
+from tokenmill_models.training_exchange import PIPES, LayerExchange, Shared, data_exchange, hand_over, layer_exchange
+from tokenmill_models.training_memory import EVERYTHING, Recipe, StateElements, rebuilds, weight_bytes
 
 BACKWARD = Source(
     "Kaplan et al. 2020, Scaling Laws for Neural Language Models, arXiv:2001.08361, section 2.1",
@@ -51,13 +51,21 @@ class Step:
     shares: dict[str, sp.Symbol]
 
 
+THREE = sp.Integer(3)
+
+
 @dataclass(frozen=True)
 class Passes:
-    """How often a part runs in a step for one micro-batch, over its forward pass: products, attention, memory sweeps [1]."""
+    """How often a part runs in a step for one micro-batch, over its forward pass: products, attention, memory sweeps [1].
+
+    `counted`: forward passes that the counted work of the job is worth; `keys`: mean keys before a token.
+    """
 
     matmul: sp.Expr
     attention: sp.Expr
     vector: sp.Expr
+    counted: sp.Expr = THREE
+    keys: sp.Expr = leaf.sequence / 2
 
 
 def full_passes() -> Passes:
@@ -74,10 +82,10 @@ def rows_of_rank(graph: Graph) -> sp.Symbol:
     )
 
 
-def shape_of(rows: sp.Expr) -> Shape:
-    """Return the load of a micro-batch; causal over the whole sequence, context ranks share it evenly."""
+def shape_of(rows: sp.Expr, keys: sp.Expr = leaf.sequence / 2) -> Shape:
+    """Return the load of a micro-batch with `keys` before a token; causal, context ranks share it evenly."""
     return Shape(
-        tokens=rows, sequences=leaf.micro_batch, keys=leaf.sequence / 2, weight_bytes=leaf.bytes_weights,
+        tokens=rows, sequences=leaf.micro_batch, keys=keys, weight_bytes=leaf.bytes_weights,
         expert_bytes=leaf.bytes_experts, activation_bytes=leaf.bytes_residual, kv_bytes=leaf.bytes_residual,
         t=leaf.tp, e=leaf.ep, t_e=leaf.expert_tp, flash=leaf.flash, causal=True, vector_split=leaf.vector_split,
         expert_load=leaf.expert_load,
@@ -95,20 +103,28 @@ class Parts:
     bytes: sp.Expr
 
 
-def define_step(graph: Graph, arch: Architecture, states: StateElements, passes: Passes) -> Step:
-    """Define the time of a step with the parameters `states` on a rank (`places` has defined who talks to whom)."""
+def define_step(
+    graph: Graph, arch: Architecture, states: StateElements, passes: Passes, recipe: Recipe = EVERYTHING,
+    more: sp.Expr = ZERO,
+) -> Step:  # fmt: skip
+    """Define the time of a step with the parameters `states` on a rank (`places` has defined who talks to whom).
+
+    `more`: work of a micro-batch on a mean layer beside that of the model itself [s].
+    """
     rows = rows_of_rank(graph)
-    shape = shape_of(rows)
-    each = [_layer_parts(graph, i, kind, shape, passes) for i, kind in enumerate(arch.layers)]
+    shape = shape_of(rows, passes.keys)
+    each = [_layer_parts(graph, i, kind, shape, passes, more) for i, kind in enumerate(arch.layers)]
     last = _head_parts(graph, arch, shape, passes)
     m = graph.let("m", "1", "micro-batches of a step", leaf.micro_batches)
     stage, total = _stages(graph, arch, each, last, rows)
     pipeline = _pipeline(graph, each, stage, total, m)
     counts = [arch_leaf(f"layers.{i}.count") for i in range(len(each))]
-    data, optimizer, host = _states_part(graph, arch, states, stage, m)
+    data, optimizer, host = _states_part(graph, arch, states, stage, m, recipe)
     predicted = pipeline + data + optimizer + host
-    model = _model_flops(graph, arch)
-    step_flops = graph.let("step_model_flops", "FLOP", "counted work of a step over all devices", 3 * model)
+    model = _model_flops(graph, arch, passes.keys)
+    step_flops = graph.let(
+        "step_model_flops", "FLOP", "counted work of a step over all devices", passes.counted * model
+    )
     assumed = step_flops / (maximum(leaf.mfu_assumed, sp.Float("1e-9")) * leaf.mfu_peak * leaf.ranks)
     time = graph.let(
         "step_time", "s", "time of a step, predicted or from the MFU laid down",
@@ -128,14 +144,14 @@ def define_step(graph: Graph, arch: Architecture, states: StateElements, passes:
     )  # fmt: skip
 
 
-def _layer_parts(graph: Graph, index: int, kind: LayerKind, shape: Shape, passes: Passes) -> Parts:
+def _layer_parts(graph: Graph, index: int, kind: LayerKind, shape: Shape, passes: Passes, more: sp.Expr) -> Parts:
     label, path = f"train_{index}", f"layers.{index}"
     work = layer(graph, label, kind, path, shape)
     exchange = layer_exchange(graph, label, kind, path, shape.tokens, work)
     if rebuilds(kind):  # norms and activations are the sweeps of memory: a second forward sweep, at most
         passes = replace(passes, vector=passes.vector + leaf.recompute_selective)
     ups = [work.operations[f"{label}_{m.name}"] for m in kind.mixer.matrices if latent_up(kind, m.name)]
-    return _parts(graph, label, work, passes, exchange, leaf.layer_seconds * passes.vector, ups)
+    return _parts(graph, label, work, passes, exchange, leaf.layer_seconds * passes.vector, ups, more)
 
 
 def latent_up(kind: LayerKind, name: str) -> bool:
@@ -146,13 +162,13 @@ def latent_up(kind: LayerKind, name: str) -> bool:
 def _head_parts(graph: Graph, arch: Architecture, shape: Shape, passes: Passes) -> Parts:
     work = head(graph, "train_head", arch, shape)
     # the head is never recomputed
-    kept = Passes(passes.matmul - leaf.recompute_full, passes.attention, passes.vector - leaf.recompute_full)
+    kept = replace(passes, matmul=passes.matmul - leaf.recompute_full, vector=passes.vector - leaf.recompute_full)
     return _parts(graph, "train_head", work, kept, LayerExchange(ZERO, ZERO, ZERO), ZERO)
 
 
 def _parts(
     graph: Graph, label: str, work: LayerWork, passes: Passes, exchange: LayerExchange, launch: sp.Expr,
-    ups: Sequence[Operation] = (),
+    ups: Sequence[Operation] = (), more: sp.Expr = ZERO,
 ) -> Parts:  # fmt: skip
     def all_passes(kind: str, dimension: str, title: str, single: tuple[sp.Expr, sp.Expr, sp.Expr]) -> sp.Symbol:
         terms = [n * one for n, one in zip((passes.matmul, passes.attention, passes.vector), single, strict=True)]
@@ -169,6 +185,10 @@ def _parts(
     busy = all_passes("work", "s", "time of operations", (products, core, vector))
     rest = work.flops - work.matmul_flops - work.attention_flops
     flops = all_passes("flop", "FLOP", "executed work", (work.matmul_flops, work.attention_flops, rest))
+    if more != ZERO:
+        busy = graph.let(
+            f"busy_more_{label}", "s", f"time of operations of {label}, with what is done beside", busy + more
+        )
     if ups:
         again = leaf.recompute_selective / speed * sp.Add(*(o.time for o in ups))
         busy = graph.let(
@@ -262,13 +282,18 @@ def _pipeline(graph: Graph, each: list[Parts], stage: sp.Symbol, total: sp.Symbo
 
 
 def _states_part(
-    graph: Graph, arch: Architecture, states: StateElements, stage: sp.Symbol, m: sp.Expr
+    graph: Graph, arch: Architecture, states: StateElements, stage: sp.Symbol, m: sp.Expr, recipe: Recipe
 ) -> tuple[sp.Symbol, sp.Symbol, sp.Symbol]:
     """Define exposed data-parallel exchange, optimiser sweep and traffic to the host of a step [s]."""
-    _, exposed = data_exchange(graph, arch, states.dense, states.expert, stage, m)
+    dense = Shared(states.dense_trained, states.dense_trained * leaf.bytes_weights, states.dense * recipe.layer_bytes)
+    expert = None
+    if states.expert != ZERO:
+        routed = states.expert * recipe.expert_bytes
+        expert = Shared(states.expert_trained, recipe.full * routed, routed)
+    _, exposed = data_exchange(graph, dense, expert, stage, m)
     kept = states.dense_optimizer + states.expert_optimizer
     written = states.dense_optimizer * leaf.bytes_weights
-    streamed = weight_bytes(states)
+    streamed = weight_bytes(states, recipe)
     if states.expert != ZERO:
         written += states.expert_optimizer * leaf.bytes_experts
     swept = kept * (2 * leaf.bytes_optimizer + leaf.bytes_gradients) + written
@@ -329,10 +354,10 @@ def _shares(
     return shares
 
 
-def _model_flops(graph: Graph, arch: Architecture) -> sp.Symbol:
+def _model_flops(graph: Graph, arch: Architecture, keys: sp.Expr) -> sp.Symbol:
     """Define the counted forward work of a step: 2·(matrix elements, active) a token and causal attention, no recompute."""
     terms = [FLOP_PER_MAC * arch_leaf("matmul_parameters_active")]
-    shape = shape_of(ONE)
+    shape = shape_of(ONE, keys)
     for i, kind in enumerate(arch.layers):
         mixer, at, count = kind.mixer, f"layers.{i}.mixer", arch_leaf(f"layers.{i}.count")
         if mixer.heads * (mixer.d_qk + mixer.d_v):

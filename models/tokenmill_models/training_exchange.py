@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sympy as sp
 
 from tokenmill_models import training_leaves as leaf
-from tokenmill_models.architecture import Architecture, LayerKind
+from tokenmill_models.architecture import LayerKind
 from tokenmill_models.collectives import GroupLeaves, all_reduce, all_to_all, gather, group_leaves, send
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.operations import LayerWork
@@ -177,10 +177,19 @@ def hand_over(graph: Graph, rows: sp.Expr) -> sp.Symbol:
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What the data ranks of a rank exchange: `trained` parameters [1], and the bytes of `updated` weights and of `all` weights [B]."""
+
+    trained: sp.Expr
+    updated: sp.Expr
+    all: sp.Expr
+
+
 def data_exchange(
-    graph: Graph, arch: Architecture, dense: sp.Expr, expert: sp.Expr, window: sp.Expr, micro_batches: sp.Expr
+    graph: Graph, dense: Shared, expert: Shared | None, window: sp.Expr, micro_batches: sp.Expr
 ) -> tuple[sp.Symbol, sp.Symbol]:
-    """Define the data-parallel exchange of a step, whole and exposed [s], for `dense` and `expert` parameters of a rank.
+    """Define the data-parallel exchange of a step, whole and exposed [s], for what a rank holds outside and inside experts.
 
     `window`: compute of one micro-batch that can hide it. ZeRO 2 and 3 exchange with every micro-batch; interleaved, once for
     the p micro-batches that pass a virtual stage in a row.
@@ -190,11 +199,9 @@ def data_exchange(
         "exchange_rounds", "1", "how often sharded gradients are exchanged in a step", micro_batches / one_by_one,
         source=BREADTH,
     )  # fmt: skip
-    sent = minimum(leaf.bytes_gradients, leaf.bytes_communication)
-    widths = (sent, leaf.bytes_weights)
-    terms = [_states_exchange(graph, "dense", (NEAR, FAR), dense, widths, rounds)]
-    if any(kind.mlp.expert for kind in arch.layers):
-        terms.append(_states_exchange(graph, "experts", (EXPERT_NEAR, FAR), expert, (sent, leaf.bytes_experts), rounds))
+    terms = [_states_exchange(graph, "dense", (NEAR, FAR), dense, rounds)]
+    if expert is not None:
+        terms.append(_states_exchange(graph, "experts", (EXPERT_NEAR, FAR), expert, rounds))
     whole = graph.let("data_exchange", "s", "data-parallel exchange of a step", sp.Add(*terms), source=ZERO_PAPER)
     hidden = leaf.overlap_data * window * (1 + leaf.zero2 * (micro_batches - 1))
     exposed = graph.let(
@@ -207,21 +214,17 @@ def data_exchange(
 
 
 def _states_exchange(
-    graph: Graph,
-    label: str,
-    levels: tuple[GroupLeaves, GroupLeaves],
-    parameters: sp.Expr,
-    widths: tuple[sp.Expr, sp.Expr],
-    rounds: sp.Expr,
+    graph: Graph, label: str, levels: tuple[GroupLeaves, GroupLeaves], shared: Shared, rounds: sp.Expr
 ) -> sp.Symbol:
     near, far = levels
-    sent, whole = widths
+    sent = shared.trained * minimum(leaf.bytes_gradients, leaf.bytes_communication)
     passes = 1 + leaf.zero2 * (rounds - 1)
-    scatter = _sweep(graph, f"scatter_{label}", near, far, parameters * sent)
-    collect = _sweep(graph, f"collect_{label}", near, far, parameters * whole)
-    copies = all_reduce(graph, f"replicas_{label}", REPLICAS, parameters * sent / members(near, far))
+    scatter = _sweep(graph, f"scatter_{label}", near, far, sent)
+    collect = _sweep(graph, f"collect_{label}", near, far, shared.updated)
+    everything = collect if shared.all == shared.updated else _sweep(graph, f"gather_{label}", near, far, shared.all)
+    copies = all_reduce(graph, f"replicas_{label}", REPLICAS, sent / members(near, far))
     replicated = (1 - leaf.zero1) * scatter  # plain replication gathers gradients in place of parameters
-    gathers = leaf.zero1 * (1 + leaf.zero3 * (2 * rounds - 1)) * collect
+    gathers = (leaf.zero1 - leaf.zero3) * collect + leaf.zero3 * 2 * rounds * everything
     return graph.let(
         f"exchange_{label}", "s", f"data-parallel exchange of {label} states in a step",
         passes * scatter + replicated + gathers + copies, source=ZERO_PAPER,

@@ -30,12 +30,14 @@ DUALPIPE = Source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19
 
 @dataclass(frozen=True)
 class StateElements:
-    """Parameters of the fullest rank [1]: outside routed experts, of routed experts, those whose optimiser states it keeps;
-    `saved_activations` of one micro-batch [B].
+    """Parameters of the fullest rank [1]: outside routed experts, of routed experts; those of each that are trained, and those
+    whose optimiser states it keeps; `saved_activations` of one micro-batch [B].
     """
 
     dense: sp.Symbol
     expert: sp.Expr
+    dense_trained: sp.Expr
+    expert_trained: sp.Expr
     dense_optimizer: sp.Symbol
     expert_optimizer: sp.Expr
     saved_activations: sp.Expr
@@ -153,12 +155,14 @@ def _core(kind: LayerKind, path: str) -> sp.Expr:
 
 @dataclass(frozen=True)
 class Stage:
-    """What one pipeline rank holds: parameters outside and inside experts [1], activations in flight and gated products
-    among them [B].
+    """What one pipeline rank holds: parameters of its layers outside and inside experts, of the ends of the model, of adapters [1];
+    activations in flight and gated products among them [B].
     """
 
     dense: sp.Expr
     expert: sp.Expr
+    ends: sp.Expr
+    adapters: sp.Expr
     activations: sp.Expr
     gate: sp.Expr
 
@@ -177,8 +181,28 @@ def in_flight(graph: Graph, label: str, stage: sp.Expr, m: sp.Expr) -> sp.Symbol
     return graph.let(f"in_flight_{label}", "1", f"micro-batches in flight on the {label} rank", held, source=IN_FLIGHT)
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """What a stage trains, and what it holds beside.
+
+    `full`: 1 where the model's own parameters are trained, 0 where they are frozen; `adapters`: parameters of adapters of a mean layer
+    on a rank and of those at the ends of the model [1]; `layer_bytes`, `expert_bytes`: bytes a weight of a layer's matrices and of
+    routed experts; `frozen_copies`: further copies of the weights that are only read (a reference model).
+    """
+
+    full: sp.Expr = ONE
+    adapters: tuple[sp.Expr, sp.Expr] = (ZERO, ZERO)
+    layer_bytes: sp.Expr = leaf.bytes_weights
+    expert_bytes: sp.Expr = leaf.bytes_experts
+    frozen_copies: sp.Expr = ZERO
+
+
+EVERYTHING = Recipe()
+
+
 def define_states(graph: Graph, arch: Architecture, rows: sp.Expr, m: sp.Expr, inner: sp.Expr, outer: sp.Expr,
-                  shared: sp.Expr, expert_shared: sp.Expr) -> tuple[StateElements, list[Stage], sp.Expr]:  # fmt: skip
+                  shared: sp.Expr, expert_shared: sp.Expr, recipe: Recipe = EVERYTHING,
+                  ) -> tuple[StateElements, list[Stage], sp.Expr]:  # fmt: skip
     """Define parameters and activations of the first, an inner and the last rank; return the fullest states, ranks, one layer."""
     dense = [layer_elements(graph, str(i), kind, f"layers.{i}", leaf.tp) for i, kind in enumerate(arch.layers)]
     expert = [
@@ -190,18 +214,19 @@ def define_states(graph: Graph, arch: Architecture, rows: sp.Expr, m: sp.Expr, i
     layer_expert = stage_mean(arch, leaf.pp, expert)
     first, last = ends_elements(graph, arch, leaf.tp)
     working = _activations(graph, arch, rows)
-    stages = _ranks(graph, layer_dense, layer_expert, (first, last), working, rows, m, inner, outer, arch)
+    stages = _ranks(graph, layer_dense, layer_expert, (first, last), working, rows, m, inner, outer, arch, recipe)
     fullest = graph.let("elements_rank", "1", "parameters of the fullest rank, experts apart",
-                        maximum(*(stage.dense for stage in stages)))  # fmt: skip
+                        maximum(*(stage.dense + stage.ends for stage in stages)))  # fmt: skip
     routed = ZERO
     if layer_expert != ZERO:
         routed = graph.let("expert_elements_rank", "1", "parameters of routed experts of the fullest rank",
                            maximum(*(stage.expert for stage in stages)))  # fmt: skip
+    trained = recipe.full * fullest + maximum(*(stage.adapters for stage in stages))
     states = StateElements(
-        fullest, routed,
+        fullest, routed, trained, recipe.full * routed,
         graph.let("elements_optimizer", "1", "parameters whose optimiser states a rank keeps, experts apart",
-                  fullest / (1 + leaf.zero1 * (shared - 1)), source=ZERO_PAPER),
-        routed / (1 + leaf.zero1 * (expert_shared - 1)),
+                  trained / (1 + leaf.zero1 * (shared - 1)), source=ZERO_PAPER),
+        recipe.full * routed / (1 + leaf.zero1 * (expert_shared - 1)),
         inner * working.kept,
     )  # fmt: skip
     return states, stages, working.again
@@ -242,7 +267,7 @@ def _activations(graph: Graph, arch: Architecture, rows: sp.Expr) -> Working:
 
 
 def _ranks(graph: Graph, dense: sp.Expr, expert: sp.Expr, ends: tuple[sp.Expr, sp.Expr], working: Working,
-           rows: sp.Expr, m: sp.Expr, inner: sp.Expr, outer: sp.Expr, arch: Architecture) -> list[Stage]:  # fmt: skip
+           rows: sp.Expr, m: sp.Expr, inner: sp.Expr, outer: sp.Expr, arch: Architecture, recipe: Recipe) -> list[Stage]:  # fmt: skip
     """Hold the first rank (most in flight, embedding), the second (most layers), the last (head, logits)."""
     lone = 1 - (leaf.pp - 1) / maximum(leaf.pp - 1, 1)  # 1 where one rank is first and last
     tied = ends[1] - (arch_leaf("embedding_parameters") / leaf.tp if arch.tied else 0)
@@ -255,15 +280,17 @@ def _ranks(graph: Graph, dense: sp.Expr, expert: sp.Expr, ends: tuple[sp.Expr, s
         more * inner * in_flight(graph, "second", second, m) * here,
         outer * in_flight(graph, "last", leaf.pp - 1, m) * here,
     ]
+    within, at_ends = recipe.adapters
     sizes = [
-        (outer * dense + ends[0] + lone * tied, outer * expert, lone * logits),
-        (more * inner * dense, more * inner * expert, ZERO),
-        (outer * dense + ends[1], outer * expert, logits),
+        (outer, ends[0] + lone * tied, lone * at_ends, lone * logits),
+        (more * inner, ZERO, ZERO, ZERO),
+        (outer, ends[1], at_ends, logits),
     ]
     return [
-        Stage(own, routed, held * working.kept + more_bytes, held * working.gate)
-        for (own, routed, more_bytes), held in zip(sizes, flights, strict=True)
-    ]
+        Stage(count * dense, count * expert, end, count * within + beside,
+              held * working.kept + more_bytes, held * working.gate)
+        for (count, end, beside, more_bytes), held in zip(sizes, flights, strict=True)
+    ]  # fmt: skip
 
 
 def _logits(arch: Architecture) -> sp.Expr:
@@ -274,17 +301,22 @@ def _logits(arch: Architecture) -> sp.Expr:
     return 2 * width * LOGIT_BYTES + arch_leaf("hidden") * leaf.bytes_activations / leaf.vector_split
 
 
+def limit() -> sp.Expr:
+    """Memory of a device that the framework may take: its share, and what context and communicators leave [B]."""
+    return minimum(M * leaf.memory_fraction, M - leaf.reserve)
+
+
 def define_memory(graph: Graph, states: StateElements, stages: list[Stage], again: sp.Expr, inner: sp.Expr,
-                  shared: sp.Expr, expert_shared: sp.Expr) -> Memory:  # fmt: skip
+                  shared: sp.Expr, expert_shared: sp.Expr, recipe: Recipe = EVERYTHING) -> Memory:  # fmt: skip
     """Define the memory of the fullest rank: over first, inner and last rank, that with the most bytes in all."""
-    gathered = 2 * weight_bytes(states) / inner
+    gathered = 2 * weight_bytes(states, recipe) / inner
     buffers = (leaf.zero3 + leaf.offload_parameters - leaf.zero3 * leaf.offload_parameters) * gathered + leaf.bucket
     room = graph.let(
         "memory_room", "B", "what states and waiting activations may take",
-        M * leaf.memory_fraction / (1 + leaf.fragmentation) - again - buffers,
+        limit() / (1 + leaf.fragmentation) - again - buffers,
     )  # fmt: skip
     ranks = [
-        _rank(graph, name, stage, room, (shared, expert_shared))
+        _rank(graph, name, stage, room, (shared, expert_shared), recipe)
         for name, stage in zip(("first", "inner", "last"), stages, strict=True)
     ]
     most = graph.let(
@@ -321,21 +353,25 @@ class Rank:
     total: sp.Symbol
 
 
-def _rank(graph: Graph, name: str, stage: Stage, room: sp.Expr, shared: tuple[sp.Expr, sp.Expr]) -> Rank:
+def _rank(
+    graph: Graph, name: str, stage: Stage, room: sp.Expr, shared: tuple[sp.Expr, sp.Expr], recipe: Recipe
+) -> Rank:
     """Define what a rank holds; where it is more than the `room`, products of gated activations go first."""
+    cuts, expert_cuts = _cuts(shared[0]), _cuts(shared[1])
     copies = 1 + leaf.dualpipe
-    parts = zip(
-        _parts(leaf.bytes_weights, shared[0]),
-        _parts(leaf.bytes_experts, shared[1]) if stage.expert != ZERO else (ZERO, ZERO, ZERO),
-        (copies, copies, ONE),
-        ("weights", "gradients", "optimizer"),
-        strict=True,
-    )
+    own, routed = stage.dense + stage.ends, stage.expert != ZERO
+    base = stage.dense * recipe.layer_bytes + stage.ends * leaf.bytes_weights
+    weights = cuts[0] * ((1 + recipe.frozen_copies) * base + stage.adapters * leaf.bytes_weights)
+    trained = recipe.full * own + stage.adapters
+    gradients, optimizer = cuts[1] * trained * leaf.bytes_gradients, cuts[2] * trained * leaf.bytes_optimizer
+    if routed:
+        weights += expert_cuts[0] * (1 + recipe.frozen_copies) * stage.expert * recipe.expert_bytes
+        gradients += expert_cuts[1] * recipe.full * stage.expert * leaf.bytes_gradients
+        optimizer += expert_cuts[2] * recipe.full * stage.expert * leaf.bytes_optimizer
+    parts = {"weights": copies * weights, "gradients": copies * gradients, "optimizer": optimizer}
     states = tuple(
-        graph.let(
-            f"{what}_{name}", "B", f"{what} of the {name} rank", times * (stage.dense * dense + stage.expert * expert)
-        )
-        for dense, expert, times, what in parts
+        graph.let(f"{what}_{name}", "B", f"{what} of the {name} rank", held, source=ZERO_PAPER)
+        for what, held in parts.items()
     )
     full = graph.let(
         f"memory_{name}", "B", f"states and activations of the {name} rank", sp.Add(*states, stage.activations)
@@ -347,20 +383,20 @@ def _rank(graph: Graph, name: str, stage: Stage, room: sp.Expr, shared: tuple[sp
     return Rank(states, least)
 
 
-def weight_bytes(states: StateElements) -> sp.Expr:
+def weight_bytes(states: StateElements, recipe: Recipe = EVERYTHING) -> sp.Expr:
     """Bytes of the whole weights of the fullest rank, routed experts in their own format [B]."""
-    routed = states.expert * leaf.bytes_experts if states.expert != ZERO else ZERO
-    return states.dense * leaf.bytes_weights + routed
+    routed = states.expert * recipe.expert_bytes if states.expert != ZERO else ZERO
+    return states.dense * recipe.layer_bytes + routed
 
 
-def _parts(width: sp.Expr, shared: sp.Expr) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """Bytes a parameter of weights (`width` whole), gradients, optimiser states on a rank, `shared` ranks holding one copy."""
+def _cuts(shared: sp.Expr) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
+    """Share of weights, gradients, optimiser states that a rank holds, `shared` ranks holding one copy."""
 
     def cut(flag: sp.Expr) -> sp.Expr:
         return 1 / (1 + flag * (shared - 1))
 
-    weights = width * cut(leaf.zero3) * (1 - leaf.offload_parameters)
+    weights = cut(leaf.zero3) * (1 - leaf.offload_parameters)
     # interleaved, the gradients of one virtual stage are whole until they are exchanged
     open_share = leaf.zero2 * leaf.interleaved / leaf.virtual
-    gradients = leaf.bytes_gradients * (open_share + (1 - open_share) * cut(leaf.zero2))
-    return weights, gradients, leaf.bytes_optimizer * cut(leaf.zero1) * (1 - leaf.offload_optimizer)
+    gradients = open_share + (1 - open_share) * cut(leaf.zero2)
+    return weights, gradients, cut(leaf.zero1) * (1 - leaf.offload_optimizer)

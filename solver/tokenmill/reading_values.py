@@ -241,6 +241,12 @@ def table(raw: Any, key: Key, path: str, state: Reading) -> Any:
     return {label: value for label, value in found.items() if value is not None}
 
 
+def members(raw: Any, key: Key, path: str, state: Reading) -> Any:
+    """Read one word or a list of them, as {word: 1.0 where it is named, else 0.0}."""
+    found = several(word)(raw, key, path, state)
+    return None if found is None else {label: float(label in found) for label in key.among}
+
+
 def shares(raw: Any, key: Key, path: str, state: Reading) -> Any:
     """Read a table of shares that sum to 1."""
     found = table(raw, key, path, state)
@@ -361,6 +367,7 @@ SIMPLE: dict[str, Reader] = {
     "model": model,
     "path": file_path,
     "table": table,
+    "members": members,
     "shares": shares,
     "slices": slices,
     "by_slice": by_slice,

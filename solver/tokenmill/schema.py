@@ -115,6 +115,7 @@ _KINDS: dict[str, Callable[[Key], Schema]] = {
     "flag": lambda key: {"type": "boolean"},
     "word": _word,
     "words": lambda key: _several(_word(key)),
+    "members": lambda key: _several(_word(key)),
     "names": lambda key: _several(_text(key)),
     "table": lambda key: _map(_number(key)),
     "shares": lambda key: _map(_number(key)),

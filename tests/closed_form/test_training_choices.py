@@ -58,7 +58,7 @@ def test_gated_products_go_before_a_layout_is_refused() -> None:
     room = figures(LLAMA, {"input.global_batch": 1024, "chip.capacity": 1e12}, p=8, d=16)
     gate = TOKENS * 2 * 14336 * 4 * 8  # four layers, eight micro-batches in flight on the first rank
     need = room["memory.reserved"]
-    origins = {"chip.capacity": need - gate / 2, "assume.memory_fraction": 1.0}
+    origins = {"chip.capacity": need - gate / 2, "assume.memory_fraction": 1.0, "engine.reserve_train": 0.0}
     tight = figures(LLAMA, origins, p=8, d=16)
     assert tight["memory.reserved"] == pytest.approx(need - gate / 2)
     tighter = figures(LLAMA, {**origins, "chip.capacity": need / 4}, p=8, d=16)
