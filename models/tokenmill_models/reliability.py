@@ -30,6 +30,11 @@ def daly(write: Any, mtbf: Any) -> sp.Expr:
     return sp.Piecewise((series, sp.Lt(write, 2 * mtbf)), (mtbf, True))
 
 
+def spot_availability(preemption_rate: Any, systems: Any, restart: Any) -> Any:
+    """Share of time that work on spot systems goes on: cycles of 1/(lambda·n) of work and R of restart [1/s, 1, s]."""
+    return 1 / (1 + preemption_rate * systems * restart)
+
+
 _delta = declare(
     "delta_write", "s", "time that a checkpoint stops the run", origin="input.checkpoint_write", sign="positive"
 )
@@ -70,4 +75,15 @@ GOODPUT_ASYNC = register(
             declare("goodput_async", "1", "useful share of time"),
             expected_goodput(maximum(_tau, _delta), sp.Integer(0), _restart + _delta, _mtbf), DALY,
             assumes=("work since the last written checkpoint is lost: half an interval and the write time",))
+)  # fmt: skip
+SPOT = register(
+    Formula("reliability.spot", "Useful share of time of a replica or run on spot systems",
+            declare("a_spot", "1", "share of time that work on spot systems goes on"),
+            spot_availability(
+                declare("lambda_spot", "1/s", "preemptions of a spot system", origin="input.preemptions"),
+                declare("n_spot", "1", "spot systems that all must stand", origin="input.systems", sign="positive"),
+                _restart,
+            ),
+            Source("renewal reward: Ross, Introduction to Probability Models, section 7.4"),
+            assumes=("preemptions come at random and no work is lost but the restart",))
 )  # fmt: skip

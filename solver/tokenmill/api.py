@@ -33,12 +33,15 @@ def solve(
     AuditError
         For a plan that fails its own re-check: a defect.
     """
+    from tokenmill import fleet
     from tokenmill.closed_loop import cases
     from tokenmill.milp.formulation import solve_programme
     from tokenmill.plan_build import build_plan
 
     start = time.perf_counter()
+    asked, problem = problem, fleet.planned(problem)
     found = prepare(problem, catalog)
+    fleet.adapt(problem, found)
     best: Any = None
     for searched, outcome in cases(problem, found.searched, found.stages):
         limit = problem.time_limit if time_limit is None else time_limit
@@ -49,15 +52,21 @@ def solve(
             found.offers,
             found.arcs,
             demand=found.demand | outcome,
+            served=found.served | outcome,
             time_limit=left,
             gap=gap if gap is not None else problem.gap,
+            alternatives=fleet.OTHERS,
         )
         if best is None or _better(solution, best[0]):
             best = solution, searched, outcome
     solution, found.searched, outcome = best
     found.demand |= outcome
     evaluated = evaluate_solution(found, solution)
-    return build_plan(problem, solution, found, evaluated, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    plan = build_plan(asked, solution, found, evaluated, seconds, fleet.other_plans(solution))
+    return fleet.price_of_robustness(
+        asked, plan, lambda bare: solve(bare, time_limit=time_limit, gap=gap, catalog=catalog)
+    )
 
 
 def _better(one: Any, other: Any) -> bool:
@@ -93,7 +102,8 @@ def check(problem: Problem, *, catalog: Catalog | None = None) -> dict[str, Any]
 class Found:
     """Everything between the problem and the programme: offers, arcs, demand, and each workload's search.
 
-    `closed`: workloads whose rate is an outcome; their demand is a stand-in until a layout gives it.
+    `demand`: units/s to plan for, `served`: those expected, without head-room. `closed`: workloads whose rate is an
+    outcome; their demand is a stand-in until a layout gives it.
     """
 
     def __init__(self, catalog: Catalog, offers: Sequence[Offer], notes: Sequence[Mistake]) -> None:
@@ -102,6 +112,7 @@ class Found:
         self.notes = list(notes)
         self.arcs: list[Any] = []
         self.demand: dict[str, Any] = {}
+        self.served: dict[str, Any] = {}
         self.searched: list[Searched] = []
         self.stages: dict[str, StageModel] = {}
         self.closed: set[str] = set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ def _load(case: Case) -> Iterator[Residual]:
     for running in case.plan.running:
         points = columns[running.column].points
         used = sum((exact(rate) / exact(points[p].rate[b]) for (b, p), rate in running.rates.items()), Fraction(0))
-        ready = exact(running.replicas) * case.maintenance(running.tenure)
+        ready = _standing(case, running, columns[running.column]) * case.maintenance(running.tenure)
         yield at_most(f"load of {running.column}, period {running.period}, {running.slice}", used, ready)
     for workload in (w for w in case.workloads if w.kind == "pool"):
         asked = case.asked(workload.workload)
@@ -124,6 +125,25 @@ def _load(case: Case) -> Iterator[Residual]:
                 )
                 yield at_most(f"least replicas of {role}", exact(min(held or (0,))), count)
                 yield at_most(f"most replicas of {role}", count, exact(max(held or (0,))))
+
+
+def _standing(case: Case, running: Running, column: Column) -> Fraction:
+    """Return replicas that stand at once for the availability asked, by adding up the binomial from the top."""
+    asked = case.problem.limits.availability
+    count = round(running.replicas)
+    if asked is None:
+        return exact(running.replicas)
+    outage = max(
+        exact(o.chip_outage) for o in case.offers if (o.system, tenure_of(o.market)) == (column.system, running.tenure)
+    )
+    share = 1 / (1 + outage * column.chips)
+    likely, n = Fraction(0), count
+    while n >= 0:
+        likely += comb(count, n) * share**n * (1 - share) ** (count - n)
+        if likely >= exact(asked) * (1 - TOLERANCE):
+            return Fraction(n)
+        n -= 1
+    return Fraction(0)
 
 
 def _capacity(case: Case) -> Iterator[Residual]:
@@ -142,7 +162,7 @@ def _capacity(case: Case) -> Iterator[Residual]:
         pools = [r for r in case.plan.running if (r.period, r.slice) == (h, l)]
         for together in going(case, h):
             stand = dict[tuple[Stock, str], dict[int, int]]()
-            for key, chips, number in _standing(columns, pools, together):
+            for key, chips, number in _occupants(columns, pools, together):
                 here = stand.setdefault(key, {})
                 here[chips] = here.get(chips, 0) + number
             for key, replicas in stand.items():
@@ -151,7 +171,7 @@ def _capacity(case: Case) -> Iterator[Residual]:
                 )
 
 
-def _standing(
+def _occupants(
     columns: Mapping[str, Column], pools: Iterable[Running], runs: Iterable[RunStart]
 ) -> Iterator[tuple[tuple[Stock, str], int, int]]:
     """Yield (stock at a site, chips, how many) of all that stands on shared systems."""

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, Protocol
 
 from tokenmill.errors import CatalogError, Mistake
-from tokenmill.problem import MATURITIES, PriceOverride, Problem, Site
+from tokenmill.problem import MATURITIES, PriceOverride, Problem, Site, Supply
 
 YEAR = 365 * 86400.0
 KIND_OF_MARKET = {"buy": "buy", "on-demand": "rent", "spot": "rent", "reserved-1y": "reserve", "reserved-3y": "reserve"}
@@ -22,7 +22,8 @@ class Offer:
     price) that replaces it. `chips` a system, in `domains` scale-up domains of `domain` chips. `by_chip`: had by the
     chip (counts are chips, each at its part of the price). `host_power`: W of a system beyond its chips; `chip_idle`,
     `chip_tdp`: W a chip. `commitment`: s. `sites`: where it may stand (None: anywhere). `at_most`: systems of this
-    offer. `minimum`: the fewest systems of one order. `until`: last period in which it can be used.
+    offer. `preemptions_per_day`: of one system on spot. `chip_outage`: failures of a chip times their repair, a share of
+    time. `minimum`: the fewest systems of one order. `until`: last period in which it can be used.
     """
 
     system: str
@@ -43,7 +44,8 @@ class Offer:
     from_period: int = 1
     until: int | None = None
     later: tuple[tuple[int, float], ...] = ()
-    preemptions_per_day: float = 0.0
+    preemptions_per_day: float | None = None
+    chip_outage: float = 0.0
     price_source: str = ""
     stale: bool = False
 
@@ -227,10 +229,13 @@ def _base(problem: Problem, catalog: CatalogLike, name: str, market: str, kind: 
         commitment=COMMITMENT.get(market),
         sites=_sites(problem.hardware.sites, system),
         minimum=max((s.minimum_order for s in supply if s.minimum_order > 1), default=0) if kind != "owned" else 0,
-        preemptions_per_day=max((s.preemptions_per_day or 0.0 for s in supply), default=0.0)
-        if market == "spot"
-        else 0.0,
+        preemptions_per_day=_preemptions(supply) if market == "spot" else None,
     )
+
+
+def _preemptions(supply: list[Supply]) -> float | None:
+    """Return preemptions a day that the problem states of a system, None where it does not."""
+    return max((s.preemptions_per_day for s in supply if s.preemptions_per_day is not None), default=None)
 
 
 def _host_power(system: Any, tdp: float) -> float:

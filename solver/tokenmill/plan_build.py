@@ -285,6 +285,7 @@ def served(answer: Answer, item: WorkloadColumns) -> list[float]:
         if column.workload != item.workload or column.role not in first:
             continue
         seconds = horizon.duration / horizon.periods * horizon.slices.get(row.slice, 1.0)
+        seconds *= answer.solution.expected.get((item.workload, row.period, row.slice), 1.0)
         for (at, _), rate in row.rates.items():
             units[at] += rate * seconds
     return units

@@ -23,8 +23,6 @@ from tokenmill_models.stage import StageModel, stages
 NOT_YET = (
     ("scenarios", "scenario"),
     ("risk.cvar_weight", "risk.cvar_weight"),
-    ("limits.robust", "limits.robust"),
-    ("limits.availability", "limits.availability"),
 )
 
 

@@ -13,6 +13,7 @@ from tokenmill.milp.constraints.demand import demand_rows, load_rows, replica_ro
 from tokenmill.milp.constraints.flows import flow_rows
 from tokenmill.milp.constraints.limits import chip_rows, money_rows, order_rows, power_rows, spot_rows, supply_rows
 from tokenmill.milp.constraints.runs import run_rows
+from tokenmill.milp.constraints.spares import spare_rows
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Programme
 from tokenmill.milp.sets import ArcLike, Sets, build_sets
@@ -29,6 +30,7 @@ def formulate(sets: Sets) -> Formulation:
     build = Build(programme, sets, declare(programme, sets))
     demand_rows(build)
     route_rows(build)
+    spare_rows(build)
     load_rows(build)
     replica_rows(build)
     notes = capacity_rows(build)

@@ -158,7 +158,8 @@ class Solution:
 
     `cost_by_kind`: rent, capital, energy, storage, network, operations [USD]; `cost_by_workload`; `cost_by_period`.
     `residual`: the audit's largest residual, relative to max(1, |right-hand side|). `refused`: (workload, class, period,
-    slice) to the share of its demand that is refused. `notes`: what was rounded, skipped or held coarsely, in words.
+    slice) to the share of its demand that is refused. `expected`: (workload, period, slice) to the share of what pools are
+    planned to carry that is expected, where there is head-room; `notes`: what was rounded, skipped or held coarsely, in words.
     """
 
     termination: Termination
@@ -178,5 +179,6 @@ class Solution:
     energy: float | None = None
     residual: float | None = None
     refused: Mapping[tuple[str, int, int, str], float] = field(default_factory=dict)
+    expected: Mapping[tuple[str, int, str], float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()

@@ -222,6 +222,17 @@ def _threads() -> int:
     return threads_in_use()
 
 
+def _expected(sets: Sets) -> dict[tuple[str, int, str], float]:
+    """Return the share of the demand planned for that is expected, where it is not all."""
+    shares = {
+        (workload.workload, h, sets.slices[l]): sets.expected(w, h, l) / sets.planned(w, h, l)
+        for w, workload in enumerate(sets.workloads)
+        for h, l in (sets.moments if workload.kind == "pool" else ())
+        if sets.planned(w, h, l) > 0.0
+    }
+    return {key: share for key, share in shares.items() if share != 1.0}
+
+
 def _decoded(formulation: Formulation, best: Best) -> Solution:
     """Return the plan in the problem's own terms."""
     if best.values is None:
@@ -252,5 +263,6 @@ def _decoded(formulation: Formulation, best: Best) -> Solution:
         carbon=weighted_energy(build, "carbon").value(best.values),
         energy=weighted_energy(build, "energy").value(best.values),
         refused=refused,
+        expected=_expected(sets),
         notes=best.notes,
     )

@@ -7,6 +7,7 @@
 | x[c,s,i,h,l] | replicas of column c on stock s at site i | replicas | integer |
 | t[c,s,i,p,h,l] | replicas of these that are set to operating point p | replicas | continuous |
 | q[w,b,r,c,s,i,p,h,l] | share of class b of workload w that route r sends there | 1 | continuous |
+| s[j,c,s,i,h,l] | the j-th spare of these replicas is due | 1 | binary |
 | d[w,b,h,l] | share of a class that is refused | 1 | continuous |
 | z[v] | run's way v (column, site, what carries it) is taken | 1 | binary |
 | start[w], finish[w] | of a run, from the horizon's start | s | continuous |
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tokenmill.milp.rows import Programme
+from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import Sets, at_site
 
 COMMITTED = ("buy", "reserve")
@@ -31,7 +32,7 @@ Moment = tuple[int, int]
 @dataclass
 class Variables:
     """Indices of all variables, by what they decide (see the module's table). `q`: by (workload, class, route, role
-    position, use, point, period, slice).
+    position, use, point, period, slice). `less_usable`: spares less replicas, where an availability is asked.
     """
 
     new: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Variables:
     start: dict[str, int] = field(default_factory=dict)
     going: dict[tuple[str, int], int] = field(default_factory=dict)
     hold: dict[tuple[int, int], int] = field(default_factory=dict)
+    less_usable: dict[tuple[int, int, int], Linear] = field(default_factory=dict)
     patterns: dict[tuple[int, int, int, int, tuple[tuple[int, int], ...]], int] = field(default_factory=dict)
 
 

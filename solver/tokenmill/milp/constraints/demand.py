@@ -84,7 +84,7 @@ def load_rows(build: Build) -> None:
     | D, beta | demand of the workload, share of the class | units/s, 1 |
     | mu | rate of a replica at operating point p for the class alone | units/s |
     | m | share of time that own systems are in maintenance | 1 |
-    | t | replicas set to the point (x itself where there is one point) | replicas |
+    | t | replicas set to the point (x itself where there is one point; x less spares where these are asked) | replicas |
 
     Rows ``load`` by (use, point, moment), ``set`` by (use, moment). Dual: the worth of one more replica.
     """
@@ -93,14 +93,15 @@ def load_rows(build: Build) -> None:
         use = sets.uses[n]
         own = sets.stocks[use.stock].tenure == "own"
         ready = 1.0 - (sets.problem.hardware.ownership.maintenance if own else 0.0)
+        carrying = made.less_usable.get((n, h, l), Linear({replicas: -1.0}))
         settings = {p: index for (m, p, at, part), index in _settings(build, n).items() if (at, part) == (h, l)}
         for p in range(len(sets.columns[use.column].points)):
             left = load(build, n, p, h, l)
             if left.terms:
-                left.add(settings.get(p, replicas), -ready)
+                left.plus(Linear({settings[p]: -1.0}) if p in settings else carrying, ready)
                 build.programme.row("load", n, p, h, sets.slices[l], left=left, sense="<=")
         if settings:
-            left = Linear(dict.fromkeys(settings.values(), 1.0)).add(replicas, -1.0)
+            left = Linear(dict.fromkeys(settings.values(), 1.0)).plus(carrying)
             build.programme.row("set", n, h, sets.slices[l], left=left, sense="=")
 
 

@@ -1,0 +1,189 @@
+"""What the fleet asks of the candidates before the programme: spot systems, spares, and plans that hold in worse cases."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tokenmill import data
+from tokenmill.problem import Problem, Robust, Workload
+
+if TYPE_CHECKING:
+    from tokenmill.candidates.columns import Column
+    from tokenmill.candidates.search import Searched
+    from tokenmill.milp.solution import Solution
+    from tokenmill.offers import Offer
+    from tokenmill.plan import Alternative, Plan
+
+DAY = 86400.0
+SLO = "slo."
+SPOT = "spot"
+OTHERS = 3
+"""How many other plans a plan names."""
+
+
+@cache
+def assumed(name: str) -> float:
+    """Return a figure of catalog/outages.toml: repair [s], restart [s], preemptions [1/day]."""
+    table = tomllib.loads((data.path("catalog") / "outages.toml").read_text(encoding="utf-8"))
+    return float(table[name]["value"])
+
+
+def planned(problem: Problem) -> Problem:
+    """Return the problem whose latency limits hold at the times of ``limits.robust``.
+
+    All times grow by one factor: limits divided by it, at rates divided by it, are the same limits.
+    """
+    times = _robust(problem).times
+    if times == 1.0:
+        return problem
+    return replace(problem, workloads=tuple(_tightened(workload, times) for workload in problem.workloads))
+
+
+def _robust(problem: Problem) -> Robust:
+    return problem.limits.robust or Robust()
+
+
+def _tightened(workload: Workload, times: float) -> Workload:
+    values = {key: _divided(value, times) if key.startswith(SLO) else value for key, value in workload.values.items()}
+    return replace(workload, values=values)
+
+
+def _divided(value: Any, by: float) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _divided(item, by) for key, item in value.items()}
+    return value / by if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def adapt(problem: Problem, found: Any) -> None:
+    """Fit what was found to the fleet: offers know failures and preemptions, columns the spot market and worse times."""
+    robust = _robust(problem)
+    found.offers = [_with_failures(offer, found.catalog) for offer in found.offers]
+    found.served = {name: rates / _headroom(problem, name) for name, rates in found.demand.items()}
+    for name in found.demand:
+        if name not in found.closed:
+            found.demand[name] = found.demand[name] * robust.demand
+    found.searched = [
+        slower(with_spot(searched, found.offers, _restart(problem, searched)), robust.times)
+        for searched in found.searched
+    ]
+
+
+def _headroom(problem: Problem, name: str) -> float:
+    workload = next(w for w in problem.workloads if w.name == name)
+    return 1.0 + float(workload.values.get("demand.headroom") or 0.0)
+
+
+def _restart(problem: Problem, searched: Searched) -> float:
+    workload = next(w for w in problem.workloads if w.name == searched.columns.workload)
+    return float(workload.values.get("restart") or assumed("restart"))
+
+
+def _with_failures(offer: Offer, catalog: Any) -> Offer:
+    rate = catalog.failure_rate(catalog.system(offer.system).chip).value
+    preemptions = offer.preemptions_per_day
+    if offer.market == SPOT and preemptions is None:
+        preemptions = assumed("preemptions")
+    return replace(offer, chip_outage=float(rate) * assumed("repair"), preemptions_per_day=preemptions)
+
+
+def with_spot(searched: Searched, offers: Sequence[Offer], restart: float) -> Searched:
+    """Return the search with a column more for each whose system is on the spot market: slower by what preemptions cost."""
+    spot = {offer.system: offer for offer in offers if offer.market == SPOT}
+    contexts = dict(searched.contexts)
+    columns: dict[str, tuple[Column, ...]] = {}
+    for role, own in searched.columns.columns.items():
+        more = [
+            _on_spot(column, spot, restart)
+            for column in own
+            if column.reliability == "owned" and all(name in spot for name, _ in column.footprint)
+        ]
+        for column in more:
+            known = column.key.removesuffix(f"/{SPOT}")
+            if known in searched.contexts:
+                contexts[column.key] = searched.contexts[known]
+        columns[role] = (*own, *more)
+    return replace(searched, columns=replace(searched.columns, columns=columns), contexts=contexts)
+
+
+def _on_spot(column: Column, spot: Mapping[str, Offer], restart: float) -> Column:
+    from tokenmill_models.reliability import spot_availability
+
+    down = 0.0
+    for name, chips in column.footprint:
+        offer = spot[name]
+        down += (offer.preemptions_per_day or 0.0) * -(-chips // offer.chips)
+    share = float(spot_availability(down / DAY, 1, restart))
+    return replace(
+        column,
+        key=f"{column.key}/{SPOT}",
+        reliability=SPOT,
+        points=tuple(replace(p, rate=tuple(rate * share for rate in p.rate)) for p in column.points),
+        duration=None if column.duration is None else column.duration / share,
+    )
+
+
+def slower(searched: Searched, times: float) -> Searched:
+    """Return the search with every predicted time longer by a factor: rates lower, runs longer."""
+    if times == 1.0:
+        return searched
+
+    def slow(column: Column) -> Column:
+        points = tuple(replace(p, rate=tuple(rate / times for rate in p.rate)) for p in column.points)
+        return replace(column, points=points, duration=None if column.duration is None else column.duration * times)
+
+    columns = {role: tuple(slow(column) for column in own) for role, own in searched.columns.columns.items()}
+    return replace(searched, columns=replace(searched.columns, columns=columns))
+
+
+def other_plans(solution: Solution) -> list[Alternative]:
+    """Return the alternatives of a solution in the plan's words."""
+    from tokenmill.milp.alternatives import had
+    from tokenmill.plan import Alternative
+
+    now, best = dict_of(had(solution.purchases)), solution.termination.objective
+    if best is None:
+        return []
+    return [
+        Alternative(other.objective, other.objective - best, changes(now, dict_of(other.had)))
+        for other in solution.alternatives
+    ]
+
+
+def dict_of(rows: Sequence[tuple[str, str, float]]) -> dict[tuple[str, str], float]:
+    """Return systems had by (system, market)."""
+    return {(system, market): count for system, market, count in rows}
+
+
+def changes(now: Mapping[tuple[str, str], float], then: Mapping[tuple[str, str], float]) -> str:
+    """Return in words what one plan has that another has not."""
+    keep = {key for key in now if then.get(key) == now[key]}
+    more, less = _listed(then, keep), _listed(now, keep)
+    if more and less:
+        return f"{more} in place of {less}"
+    return more or (f"without {less}" if less else "the same systems, used otherwise")
+
+
+def _listed(table: Mapping[tuple[str, str], float], keep: set[tuple[str, str]]) -> str:
+    return ", ".join(
+        f"{n:g} {system} ({market})" for (system, market), n in sorted(table.items()) if (system, market) not in keep
+    )
+
+
+def price_of_robustness(asked: Problem, plan: Plan, solve: Callable[[Problem], Plan]) -> Plan:
+    """Return a plan with a note on what holding in worse cases costs: the same problem solved without that."""
+    robust, value = asked.limits.robust, plan.objective.value
+    if robust is None or value is None:
+        return plan
+    bare = solve(replace(asked, limits=replace(asked.limits, robust=None))).objective.value
+    if bare is None:
+        return plan
+    name, unit = plan.objective.name, plan.objective.unit
+    note = (
+        f"limits.robust: to hold at {robust.demand:g} times the demand and {robust.times:g} times the predicted times, "
+        f"{name} is {value:.6g} {unit} in place of {bare:.6g} {unit}"
+    )
+    return replace(plan, notes=(*plan.notes, note))
