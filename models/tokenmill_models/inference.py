@@ -20,6 +20,7 @@ from tokenmill_models.operations_attention import keys_seen
 from tokenmill_models.operations_parts import arch_leaf
 from tokenmill_models.roofline import FLOP_PER_MAC, F, W
 from tokenmill_models.stage import Group
+from tokenmill_models.symbols import constant
 
 TENSOR, PIPELINE, EXPERT = (group_leaves(name) for name in ("tensor", "pipeline", "expert"))
 GROUPS = (
@@ -36,6 +37,8 @@ ENGINE = Source(
 )
 # keeps a division by zero out of the branch that is not taken
 LEAST_MFU = sp.Float("1e-9")
+# keeps a division by zero out of a model without an output head
+LEAST_SECONDS = constant("least_seconds", 1e-12, "s", "a time that is none")
 RESOURCES = ("compute", "memory", "tensor", "expert", "pipeline", "launch")
 
 
@@ -69,7 +72,7 @@ def prefill_shape(tokens: sp.Expr, sequences: sp.Expr, keys: sp.Expr) -> Shape:
 def run_pass(graph: Graph, label: str, arch: Architecture, shape: Shape, logits: sp.Expr) -> Pass:
     """Define one pass of a load through the model, with `logits` rows through the output head.
 
-    Layers that do not divide evenly over the stages lengthen it: every stage waits for the fullest.
+    Layers that do not divide evenly over the stages lengthen it, as does the output head on the last: every stage waits for the fullest.
     """
     exchanges = _exchanges(graph, label, arch, shape)
     layers = [_layer(graph, f"{label}_{i}", kind, f"layers.{i}", shape) for i, kind in enumerate(arch.layers)]
@@ -134,7 +137,8 @@ def _work_shares(
     graph: Graph, label: str, layers: list[LayerWork], counts: list[sp.Symbol], last: LayerWork, uneven: sp.Expr
 ) -> dict[str, sp.Symbol]:
     """Split the time of operations by what bounds each: compute where its compute time is the greater, else memory."""
-    weighted = [(count * uneven, work) for count, work in zip(counts, layers, strict=True)] + [(sp.Integer(1), last)]
+    weighted = [(count * uneven, work) for count, work in zip(counts, layers, strict=True)]
+    weighted.append((_head_weight(graph, label, layers, counts, last), last))
     time = graph.let(
         f"work_{label}", "s", f"time of all operations of {label}", sp.Add(*(k * w.time for k, w in weighted))
     )
@@ -142,6 +146,20 @@ def _work_shares(
     compute = graph.let(f"compute_bound_{label}", "s", f"time of compute-bound operations of {label}", sp.Add(*bound))
     memory = graph.let(f"memory_bound_{label}", "s", f"time of memory-bound operations of {label}", time - compute)
     return {"compute": compute, "memory": memory}
+
+
+def _head_weight(
+    graph: Graph, label: str, layers: list[LayerWork], counts: list[sp.Symbol], last: LayerWork
+) -> sp.Symbol:
+    """Define how many times the output head counts in a pass: every stage waits for the last, but for a layer it has less."""
+    total = arch_leaf("layer_count")
+    body = sp.Add(*(count * work.time for count, work in zip(counts, layers, strict=True)))
+    spare = (sp.ceiling(total / leaf.pp) - sp.floor(total / leaf.pp)) * body / total
+    return graph.let(
+        f"head_weight_{label}", "1", f"times of the output head in {label}",
+        maximum(1, leaf.pp - leaf.pp * spare / maximum(last.time, LEAST_SECONDS)),
+        assumes=("groups follow one another through the stages without a gap", "the last stage has the fewest layers"),
+    )  # fmt: skip
 
 
 def _compute_bound(one: Operation) -> sp.Expr:

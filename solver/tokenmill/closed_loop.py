@@ -15,7 +15,7 @@ import numpy as np
 from tokenmill.errors import Mistake, ProblemError
 
 if TYPE_CHECKING:
-    from tokenmill.candidates.columns import Column
+    from tokenmill.candidates.columns import Column, WorkloadColumns
     from tokenmill.candidates.search import Searched
     from tokenmill.problem import Problem, Workload
     from tokenmill_models.stage import StageModel
@@ -60,7 +60,7 @@ def cases(
         at for at, item in enumerate(searched)
         if closed(_workload(problem, item), stages[item.columns.workload]) and any(item.columns.columns.values())
     ]  # fmt: skip
-    choices = [[(role, c) for role, held in searched[at].columns.columns.items() for c in held] for at in loops]
+    choices = [_alone(searched[at].columns) for at in loops]
     number = int(np.prod([len(choice) for choice in choices], dtype=float))
     if number > MOST:
         where = f"workload.{searched[loops[0]].columns.workload}.layout"
@@ -74,6 +74,18 @@ def cases(
             left[place] = replace(searched[place], columns=replace(searched[place].columns, columns=kept))
             demand[searched[place].columns.workload] = _demand(problem, searched[place], column)
         yield left, demand
+
+
+def _alone(found: WorkloadColumns) -> list[tuple[str, Column]]:
+    """Return the columns, with their role, of the pools that serve a unit alone."""
+    roles = [route[0] for route in found.routes if len(route) == 1]
+    if not roles:
+        at, asked = f"workload.{found.workload}", " then ".join(found.routes[0])
+        raise ProblemError(
+            [Mistake(at, f"a closed loop through {asked}", "a closed loop on one pool that does all of it")]
+        )
+    columns = [(role, column) for role in roles for column in found.columns.get(role, ())]
+    return columns or [(roles[0], column) for held in found.columns.values() for column in held[:1]]
 
 
 def _workload(problem: Problem, searched: Searched) -> Workload:

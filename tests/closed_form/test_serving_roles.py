@@ -43,7 +43,19 @@ def test_every_definition_has_its_dimension_and_two_routes_agree(name, shape, gi
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_leaves_and_names_are_those_of_the_contract(shape):
-    prefixes = {"axis", "draft", "input", "request", "arch", "chip", "precision", "group", "engine", "assume", "constant"}
+    prefixes = {
+        "axis",
+        "draft",
+        "input",
+        "request",
+        "arch",
+        "chip",
+        "precision",
+        "group",
+        "engine",
+        "assume",
+        "constant",
+    }
     inputs = {item.name for item in STAGE.inputs}
     for role in built(shape).values():
         axes = {axis.name for axis in role.axes}
@@ -178,11 +190,21 @@ def test_kv_heads_are_replicated_beyond_their_number():
     assert four == eight
 
 
-def test_stages_split_layers_and_keep_the_time_of_a_token():
+def test_stages_split_layers_and_wait_for_the_one_with_the_output_head():
+    """Two stages of half the layers each: both take the time of the one that also has the head, so the head counts twice."""
     one, two = (evaluate(role_of(SMALL, "decode"), SMALL, axis__pp=p, axis__batch=8.0 * p) for p in (1.0, 2.0))
     assert two["kv_sequence"] == one["kv_sequence"] / 2
-    assert one["step_time"] <= two["step_time"] < 1.01 * one["step_time"]
-    assert two["rate"] == pytest.approx(2 * one["rate"], rel=0.01)
+    slowest = one["step_time"] + one["time_plain_head"]
+    assert slowest <= two["step_time"] < 1.01 * slowest
+    assert two["rate"] == pytest.approx(2 * one["rate"] * one["step_time"] / two["step_time"], rel=0.01)
+
+
+def test_a_last_stage_with_a_layer_less_hides_the_output_head():
+    """24 layers on 5 stages: four of five and one of four; the head takes less time than the layer that the last stage lacks."""
+    one, five = (evaluate(role_of(SMALL, "decode"), SMALL, axis__pp=p, axis__batch=8.0 * p) for p in (1.0, 5.0))
+    layers = one["step_time"] - one["time_plain_head"]
+    head = max(one["time_plain_head"], 5 * (one["time_plain_head"] - layers / 24))
+    assert five["step_time"] == pytest.approx(layers * 25 / 24 + head, rel=0.01)
 
 
 def test_graph_launch_is_faster_than_eager():

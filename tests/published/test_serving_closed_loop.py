@@ -71,3 +71,23 @@ def test_clients_beyond_the_memory_wait_for_a_slot():
     pool = solved(1, 8192, 1024, 64)[1]
     assert 30 < pool.batch < 50
     assert pool.predicted["ttft"]["mean"] > 10 * solved(1, 8192, 1024, 32)[1].predicted["ttft"]["mean"]
+
+
+def test_a_closed_loop_through_two_pools_is_refused_in_words():
+    asked = problem(4, 1024, 1024, 64)
+    asked["workload"][0]["engine"]["disaggregated"] = True
+    with pytest.raises(tm.ProblemError, match="prefill then decode"):
+        tm.solve(tm.load_problem(asked))
+
+
+def test_among_layouts_the_one_of_the_least_cost_a_token_is_taken():
+    """Each layout is solved for the rate that it gives; the choice is that of holding each in turn."""
+    asked = problem([1, 2, 4, 8], 1024, 1024, 16)
+    asked["objective"] = {"minimise": "cost_per_token", "workload": "chat", "count": "output"}
+    free = tm.solve(tm.load_problem(asked))
+    held = {}
+    for tp in (1, 2, 4, 8):
+        asked["workload"][0]["layout"]["tp"] = tp
+        held[tp] = tm.solve(tm.load_problem(asked)).cost.per["token"]
+    assert free.cost.per["token"] == pytest.approx(min(held.values()))
+    assert held[free.workloads["chat"].pools[0].layout["tp"]] == min(held.values())
