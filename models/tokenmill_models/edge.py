@@ -14,7 +14,7 @@ from tokenmill_models import edge_leaves as own
 from tokenmill_models import energy
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture
-from tokenmill_models.edge_work import Speed, Work, define_decode, define_prompt, ends_bytes, tokens_of_pass
+from tokenmill_models.edge_work import Speed, Work, define_decode, define_prompt, ends_bytes, expert_bytes
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.inference_memory import sequence_bytes
 from tokenmill_models.operations_parts import arch_leaf
@@ -85,7 +85,8 @@ def device_role(arch: Architecture) -> Role:
         ),
     }
     shares = {"compute": token.compute, "memory": token.memory, "launch": token.launch}
-    return Role("device", "pool", own.axes_of(arch), graph, rules, (), ports, figures, shares)
+    prefer = (figures["ttft.mean"], token.time)
+    return Role("device", "pool", own.axes_of(arch), graph, rules, (), ports, figures, shares, prefer=prefer)
 
 
 def _sustained(graph: Graph) -> tuple[sp.Symbol, Speed]:
@@ -97,7 +98,7 @@ def _sustained(graph: Graph) -> tuple[sp.Symbol, Speed]:
         "clock", "1", "share of the clock that can be sustained", minimum(1, above**own.clock_share), source=SUSTAINED
     )
     wire = graph.let("wire_sustained", "1", "share of the bandwidth that can be sustained",
-                     above / maximum(energy.memory_weight, TINY), source=SUSTAINED)  # fmt: skip
+                     above / own.memory_power, source=SUSTAINED)  # fmt: skip
     return cap, Speed(clock, wire)
 
 
@@ -110,10 +111,13 @@ def _memory(graph: Graph, arch: Architecture, room: sp.Expr) -> Memory:
     inside, routed = arch_leaf("parameters.total") - outside, arch_leaf("parameters.experts")
     stored = inside * leaf.bytes_weights
     if any(kind.mlp.expert for kind in arch.layers):
-        stored = (inside - routed) * leaf.bytes_weights + routed * leaf.bytes_experts
+        stored = (inside - routed) * leaf.bytes_weights + routed * expert_bytes()
     body = graph.let("body_bytes", "B", "weights of all layers", stored, source=FILE)
     fullest = sp.ceiling((layers - own.host_layers) / leaf.pp) / layers
-    weights = graph.let("memory_weights", "B", "weights on the fullest device", body * fullest + kept * ends_bytes())
+    ends = kept * ends_bytes()
+    even = (body * (1 - own.host_layers / layers) + ends) / leaf.pp
+    weights = graph.let("memory_weights", "B", "weights on the fullest device, embedding and head where most room is",
+                        maximum(body * fullest, even))  # fmt: skip
     cache = graph.let("memory_kv", "B", "cache of the whole context on the fullest device",
                       sequence_bytes(arch, room, sp.Integer(1), sp.Integer(1)) * fullest)  # fmt: skip
     rows = arch_leaf("vocabulary") + 4 * arch_leaf("hidden")
@@ -121,7 +125,10 @@ def _memory(graph: Graph, arch: Architecture, room: sp.Expr) -> Memory:
     if heads:
         rows += (1 - own.flash) * room * (maximum(*heads) if len(heads) > 1 else heads[0])
     buffers = graph.let(
-        "memory_buffers", "B", "buffers of a pass: logits, activations, scores", tokens_of_pass() * rows * F32_BYTES
+        "memory_buffers",
+        "B",
+        "buffers of a pass: logits, activations, scores",
+        minimum(own.chunk, room) * rows * F32_BYTES,
     )
     return Memory(
         weights, cache, buffers,
@@ -138,9 +145,9 @@ def _figures(
     use = token.flops / (token.time * F * leaf.pp)
     mbu = graph.let("mbu", "1", "memory traffic over time times bandwidth", token.bytes / (token.time * W * leaf.pp))
     counted = FLOP_PER_MAC * arch_leaf("matmul_parameters_active")
-    one = graph.let(
-        "power_device", "W", "draw of a device while it answers", minimum(cap, energy.draw(use, mbu)), source=SUSTAINED
-    )
+    drawn = minimum(1, own.compute_power * use + own.memory_power * mbu)
+    one = graph.let("power_device", "W", "draw of a device while it answers",
+                    minimum(cap, energy.idle + (energy.tdp - energy.idle) * drawn), source=SUSTAINED)  # fmt: skip
     power = graph.let(
         "power_loaded", "W", "draw of a user's devices while they answer", one * leaf.pp * leaf.ranks_a_chip
     )

@@ -40,7 +40,7 @@ whole_file = declare(
     origin="axis.weights",
 )
 
-bandwidth_share, cache_share, compute_share, memory_share, clock_share = (
+bandwidth_share, cache_share, compute_share, memory_share, clock_share, memory_power, compute_power = (
     declare(f"eta_device_{name}", "1", title, origin=f"chip.device_{name}_share")
     for name, title in (
         ("bandwidth", "share of memory bandwidth that reads of weights reach, one sequence"),
@@ -48,6 +48,11 @@ bandwidth_share, cache_share, compute_share, memory_share, clock_share = (
         ("compute", "share of peak compute that the products of a prompt reach"),
         ("memory", "share of its memory that a device gives to one program"),
         ("clock", "exponent of the clock over the power above idle: power grows as f·V²"),
+        (
+            "memory_power",
+            "share of the range from idle to limit that traffic at the full bandwidth draws, with what moves it",
+        ),
+        ("compute_power", "share of the range from idle to limit that compute at its peak draws"),
     )
 )
 layer_seconds, hop_seconds = (

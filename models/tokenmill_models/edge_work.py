@@ -46,6 +46,11 @@ class Work:
     bytes: sp.Symbol
 
 
+def expert_bytes() -> sp.Expr:
+    """Bytes a weight of the routed experts: a whole file's mean counts them, too."""
+    return own.whole_file * leaf.bytes_weights + (1 - own.whole_file) * leaf.bytes_experts
+
+
 def ends_bytes() -> sp.Expr:
     """Bytes a weight of embedding and head: as the file's mean where it counts them, else 16 bits or wider."""
     return own.whole_file * leaf.bytes_weights + (1 - own.whole_file) * maximum(leaf.bytes_16, leaf.bytes_weights)
@@ -54,7 +59,7 @@ def ends_bytes() -> sp.Expr:
 def shape(tokens: sp.Expr, keys: sp.Expr, causal: bool) -> Shape:
     """Return the load of `tokens` tokens of one sequence whose queries see `keys` keys on average."""
     return Shape(
-        tokens=tokens, sequences=sp.Integer(1), keys=keys, weight_bytes=leaf.bytes_weights, expert_bytes=leaf.bytes_experts,
+        tokens=tokens, sequences=sp.Integer(1), keys=keys, weight_bytes=leaf.bytes_weights, expert_bytes=expert_bytes(),
         activation_bytes=leaf.bytes_16, kv_bytes=leaf.bytes_kv, causal=causal, absorbed=not causal,
         flash=own.flash if causal else sp.Integer(1),
     )  # fmt: skip
@@ -82,7 +87,7 @@ def define_prompt(graph: Graph, arch: Architecture, keys: sp.Expr, speed: Speed)
     host = graph.let(
         "host_prompt", "s", "time to bring the host's layers to the card for every chunk", link, source=OFFLOAD
     )
-    one = _timed(graph, "prompt", found, chunks, sp.Integer(0), host, sp.Integer(0), speed)
+    one = _timed(graph, "prompt", found, chunks, sp.Integer(0), host, sp.Integer(0), speed, ahead=True)
     spread = graph.let("spread", "1", "share of the time of one device that several, each on another chunk, take",
                        (chunks + leaf.pp - 1) / (chunks * leaf.pp), source=CACHE)  # fmt: skip
     time = graph.let("T_prompt_all", "s", "time of the prompt", one.time * spread + (leaf.pp - 1) * own.hop_seconds)
@@ -105,9 +110,12 @@ def _weights(work: LayerWork) -> sp.Expr:
 
 def _timed(
     graph: Graph, label: str, found: list[tuple[sp.Expr, LayerWork]], passes: sp.Expr, hosted: sp.Expr, host: sp.Expr,
-    hops: sp.Expr, speed: Speed,
+    hops: sp.Expr, speed: Speed, ahead: bool = False,
 ) -> Work:  # fmt: skip
-    """Define the time of a pass: operations on the roofline, a time a layer beside them, what the host does, hand-overs."""
+    """Define the time of a pass: operations on the roofline, a time a layer beside them, what the host does, hand-overs.
+
+    `ahead`: kernels are long enough to be started while others run, so starts count only as far as they outlast the work.
+    """
     operations = list(_operations(graph, label, found, passes, speed))
     here = 1 - hosted
     layers = arch_leaf("layer_count")
@@ -124,8 +132,9 @@ def _timed(
     )
     eager = leaf.graph_launch * leaf.layer_seconds_graph + (1 - leaf.graph_launch) * leaf.layer_seconds_eager
     step = leaf.graph_launch * leaf.step_seconds_graph + (1 - leaf.graph_launch) * leaf.step_seconds_eager
+    starts = passes * (layers * here * maximum(own.layer_seconds, eager) + step)
     launch = graph.let(f"launch_{label}", "s", f"time of {label} beside any work: a layer's starts, the engine's step",
-                       passes * (layers * here * maximum(own.layer_seconds, eager) + step) + hops)  # fmt: skip
+                       (maximum(0, starts - work) if ahead else starts) + hops)  # fmt: skip
     return Work(
         graph.let(f"T_{label}", "s", f"time of {label}", compute + memory + launch), compute, memory, launch,
         graph.let(f"flop_{label}", "FLOP", f"work of {label}", sp.Add(*(n * w.flops for n, w in found))),
@@ -151,8 +160,3 @@ def _operations(
 
 def _share(one: Operation) -> sp.Symbol:
     return own.cache_share if one.kind == "attention" else own.bandwidth_share
-
-
-def tokens_of_pass() -> sp.Expr:
-    """Prompt tokens [1] that one pass carries."""
-    return minimum(own.prompt, own.chunk)
