@@ -143,7 +143,7 @@ class Predictor:
             name = str(path)
         problem = load_problem(
             {
-                "objective": {"minimise": "time"},
+                "objective": {"minimise": "cost"},
                 "hardware": {"systems": [case.system]} | ({"fabric": case.fabric} if case.fabric else {}),
                 "assume": {"memory_fraction": 1.0},
                 "workload": [{"name": "run", "stage": case.stage, "model": name, **case.workload}],
