@@ -59,7 +59,7 @@ def chip_constant(catalog: Catalog, chip_id: str, constant: str, precision: str)
         if row is not None:
             own = chip.id == chip_id and precision == wanted
             source = f"{row['source']}, {chip.id}, {row['rows']} rows, median error {float(row['median_error']):.0%}"
-            return Figure(float(row["value"]), row["unit"], source, "calibrated" if own else "guess")
+            return Figure(float(row["value"]), row["unit"], source, "calibrated" if own and int(row["rows"]) else "guess")
     if constant in ("compute_share", "bandwidth_share"):
         return catalog.measured_share(chip_id, precision if constant == "compute_share" else "bandwidth")
     rows = [row for (_, c, p), row in _kernels().items() if c == constant and p in choices]
