@@ -26,6 +26,7 @@ EVALUATORS: dict[str, str] = {
     "bloom_layout_sweep": "tokenmill.validate_steps",
     "vtrain_a100": "tokenmill.validate_steps",
     "simumax_b200": "tokenmill.validate_steps",
+    "edge": "tokenmill.validate_devices",
 }
 """Module that evaluates a file: it has ``evaluate(file) -> Evaluation``."""
 LEAST_RANKED = 3
