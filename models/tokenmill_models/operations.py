@@ -25,6 +25,12 @@ from tokenmill_models.operations_parts import (
     shard_outputs,
     vector_operation,
 )
+from tokenmill_models.symbols import declare
+
+expert_launch = declare(
+    "expert_launch", "s", "time of the kernels that sort the tokens of a layer by expert and back",
+    origin="chip.expert_launch",
+)  # fmt: skip
 
 __all__ = ["LayerWork", "Operation", "Shape", "arch_leaf", "head", "layer", "touched_experts"]
 
@@ -36,7 +42,7 @@ class LayerWork:
     """Forward work of one layer on one rank.
 
     `time`, `compute_time` (sum of the compute times), `matmul_time`, `attention_time`, `vector_time`, `expert_time` [s]
-    (`expert_time` is the part of `matmul_time` that routed experts take); `flops` executed, `matmul_flops`,
+    (`expert_time` is the part of `matmul_time` that routed experts take, `convert_time` that of converting inputs); `flops` executed, `matmul_flops`,
     `attention_flops` [FLOP]; `bytes`, `weight_bytes_read` [B]. `operations`: the single operations by name.
     """
 
@@ -48,6 +54,7 @@ class LayerWork:
     attention_time: sp.Symbol
     vector_time: sp.Symbol
     expert_time: sp.Symbol
+    convert_time: sp.Symbol
     matmul_flops: sp.Symbol
     attention_flops: sp.Symbol
     weight_bytes_read: sp.Symbol
@@ -138,7 +145,7 @@ def touched_experts(graph: Graph, label: str, at: str, shape: Shape) -> sp.Expr:
 
 
 def _experts(graph: Graph, label: str, expert: tuple[Matrix, ...], at: str, shape: Shape) -> list[Operation]:
-    """Two grouped products over the routed experts of the fullest rank."""
+    """Two grouped products over the routed experts of the fullest rank, and the kernels that sort tokens by expert."""
     active = arch_leaf(f"{at}.active")
     pairs = graph.let(
         f"pairs_{label}", "1", f"token-expert pairs that the fullest rank group of {label} computes",
@@ -147,10 +154,13 @@ def _experts(graph: Graph, label: str, expert: tuple[Matrix, ...], at: str, shap
     read = touched_experts(graph, label, at, shape)
     inside = replace(shape, t=shape.t_e, weight_bytes=shape.expert_bytes)
     parts = [Part(m, f"{at}.expert.{m.name}") for m in expert]
-    return [
+    products = [
         product(graph, f"{label}_experts_{joined(group)}", "expert", group, pairs, inside, copies=read)
         for group in fused(parts)
     ]
+    name = f"{label}_sorting"
+    sorting = graph.let(f"T_{name}", "s", f"time of {name}: tokens by expert and back", expert_launch)
+    return [*products, Operation(name, "expert", ZERO, ZERO, ZERO, ZERO, sorting)]
 
 
 def _vector(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -> Operation:
@@ -196,6 +206,7 @@ def _total(graph: Graph, label: str, operations: list[Operation]) -> LayerWork:
         attention_time=total("core", "s", "forward time of attention and scans", pick("time", "attention")),
         vector_time=total("vector", "s", "forward time of vector operations", pick("time", "vector")),
         expert_time=total("expert", "s", "forward time of routed experts", pick("time", "expert")),
+        convert_time=total("convert", "s", "forward time of converting inputs", pick("convert")),
         matmul_flops=total(
             "matmul_flop", "FLOP", "forward work of products", pick("flops", "matmul", "expert", "head")
         ),

@@ -62,7 +62,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: its kind (matmul, expert, head, attention, vector), work [FLOP], traffic and weights read [B], times [s]."""
+    """One operation: its kind (matmul, expert, head, attention, vector), work [FLOP], traffic and weights read [B], times [s].
+
+    `convert`: the part of `time` that converts the input to a narrower format.
+    """
 
     name: str
     kind: str
@@ -71,6 +74,7 @@ class Operation:
     weights: sp.Expr
     compute: sp.Expr
     time: sp.Symbol
+    convert: sp.Expr = ZERO
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ def product(
         f"moved_{label}", "B", f"traffic of {label}", weights + rows * (inner + columns) * shape.activation_bytes
     )
     time = timed_product(graph, label, rows, inner, columns, moved, copies)
-    return Operation(label, kind, flops, moved, weights, time.compute, time.time)
+    return Operation(label, kind, flops, moved, weights, time.compute, time.time, time.convert)
 
 
 def vector_operation(graph: Graph, label: str, moved: sp.Expr) -> Operation:

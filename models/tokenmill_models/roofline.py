@@ -66,11 +66,12 @@ convert_rows, convert_inner = (
 
 @dataclass(frozen=True)
 class Timed:
-    """An operation on the roofline: its compute time, memory time, and time [s each]."""
+    """An operation on the roofline: its compute time, memory time, time, and the part of it that converts its input [s each]."""
 
     compute: sp.Symbol
     memory: sp.Symbol
     time: sp.Symbol
+    convert: sp.Expr = sp.Integer(0)
 
 
 def timed(
@@ -107,9 +108,12 @@ def timed_product(
     elements, and the conversion of the input come on top. `copies` such products share the rows.
     """
     work = FLOP_PER_MAC * (rows + copies * half_rows) * (inner + half_inner) * (columns + half_columns)
-    convert = convert_launch + convert_time * (rows + convert_rows) * (inner + convert_inner)
-    fixed = launch + inner * inner_time + convert
-    return timed(graph, label, work, moved, fixed=fixed)
+    convert = graph.let(
+        f"K_{label}", "s", f"time to convert the input of {label}",
+        convert_launch + convert_time * (rows + convert_rows) * (inner + convert_inner),
+    )  # fmt: skip
+    plain = timed(graph, label, work, moved, fixed=launch + inner * inner_time + convert)
+    return Timed(plain.compute, plain.memory, plain.time, convert)
 
 
 def operation(graph: Graph, label: str, flops: sp.Expr, moved: sp.Expr) -> sp.Symbol:

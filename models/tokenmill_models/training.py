@@ -180,7 +180,8 @@ def _parts(
         leaf.product_share * (1 - leaf.dualpipe * (1 - leaf.units_left)), source=SUSTAINED,
     )  # fmt: skip
     products = graph.let(f"products_{label}", "s", f"forward products of {label} at the speed of training",
-                         work.matmul_time / speed, source=SUSTAINED)  # fmt: skip
+                         (work.matmul_time - work.convert_time) / speed + work.convert_time / leaf.convert_share,
+                         source=SUSTAINED)  # fmt: skip
     core, vector = work.attention_time / leaf.attention_share, work.vector_time / leaf.vector_share
     busy = all_passes("work", "s", "time of operations", (products, core, vector))
     rest = work.flops - work.matmul_flops - work.attention_flops
@@ -207,7 +208,7 @@ def _parts(
         "tensor": exchange.tensor,
         "context": exchange.context,
         "expert": exchange.expert,
-        "launch": launch,
+        "launch": graph.let(f"launch_{label}", "s", f"time that {label} waits for launches", maximum(0, launch - busy)),
     }
     whole = graph.let(
         f"whole_{label}", "s", f"time of {label} for a micro-batch", sp.Add(busy, *list(by_resource.values())[2:])

@@ -119,6 +119,10 @@ product_share = declare(
     "g_m", "1", "speed of products in training over that of single forward kernels", origin="chip.train_product_share",
     sign="positive",
 )  # fmt: skip
+convert_share = declare(
+    "g_c", "1", "speed of converting the inputs of products in training over that of single kernels",
+    origin="chip.train_convert_share", sign="positive",
+)  # fmt: skip
 attention_share = declare(
     "g_a", "1", "speed of attention in training over that of single forward kernels", origin="chip.train_attention_share",
     sign="positive",
@@ -128,7 +132,7 @@ vector_share = declare(
     sign="positive",
 )  # fmt: skip
 layer_seconds = declare(
-    "engine_layer_train", "s", "gaps between the kernels of a layer, one pass", origin="engine.layer_train"
+    "engine_layer_train", "s", "time to launch the kernels of a layer, one pass", origin="engine.layer_train"
 )
 reserve = declare(
     "engine_reserve_train",

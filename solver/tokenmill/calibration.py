@@ -8,6 +8,7 @@ from typing import Any
 from tokenmill import data
 from tokenmill.calibration_fit import write_constants
 from tokenmill.calibration_kernels import fit_kernels
+from tokenmill.calibration_training import calibrate_training
 from tokenmill.catalog import load_catalog
 
 
@@ -17,4 +18,5 @@ def calibrate(into: Path | None = None) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     kernels = fit_kernels(data.path("measured") / "kernels", load_catalog())
     write_constants(kernels, folder / "kernels.csv")
-    return {"tables": {"kernels.csv": len(kernels)}, "folder": str(folder)}
+    trained = calibrate_training(folder)
+    return {"tables": {"kernels.csv": len(kernels), **trained}, "folder": str(folder)}

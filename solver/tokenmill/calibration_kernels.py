@@ -22,7 +22,8 @@ from tokenmill_models.symbols import declare
 CHIP_OF = {"a100_sxm": "a100-sxm-80gb", "b60": "arc-b60"}
 PEAK_OF = {"bfloat16": "bf16", "fp8": "fp8", "nvfp4": "fp4"}
 WEIGHT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "nvfp4": 0.5625}
-GEMM, PREFILL, DECODE = "gemm", "attention_prefill", "attention_decode"
+MOE_PEAK_OF = {"bfloat16": "bf16", "fp8_block": "fp8", "nvfp4": "fp4"}
+GEMM, PREFILL, DECODE, MOE = "gemm", "attention_prefill", "attention_decode", "moe"
 SOURCE = "fitted on measured/kernels/{}.csv"
 
 SIDES = (
@@ -53,6 +54,7 @@ DECODE_CONSTANTS = (
     Constant("decode_launch", "s", 1e-5, 1e-7, 1e-3),
     Constant("decode_row", "s", 2e-11, 1e-14, 1e-9),
 )
+MOE_CONSTANTS = (Constant("expert_launch", "s", 2e-5, 1e-7, 1e-3),)
 
 Rows = list[dict[str, str]]
 
@@ -76,11 +78,13 @@ def _tables(folder: Path, catalog: Catalog) -> dict[str, dict[str, Rows]]:
 
 
 def _rows(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    for stem in (GEMM, PREFILL, DECODE):
+    formats = {GEMM: ("gemm_dtype", PEAK_OF), MOE: ("moe_dtype", MOE_PEAK_OF)}
+    for stem in (GEMM, PREFILL, DECODE, MOE):
         with (folder / f"{stem}.csv").open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
-                if stem == GEMM:
-                    yield f"{GEMM}:{PEAK_OF[row['gemm_dtype']]}" if row["gemm_dtype"] in PEAK_OF else "", row
+                if stem in formats:
+                    column, known = formats[stem]
+                    yield f"{stem}:{known[row[column]]}" if row[column] in known else "", row
                 else:
                     yield (stem if row["attn_dtype"] == row["kv_cache_dtype"] == "bfloat16" else ""), row
 
@@ -100,6 +104,10 @@ def _fit_chip(chip: Chip, tables: Mapping[str, Rows]) -> list[Fitted]:
             if not fixed:
                 found += records(chip.id, "", result, PLAIN, SOURCE.format(GEMM))
                 fixed = {c.name: result.values[c.name] for c in PLAIN}
+            experts = tables.get(f"{MOE}:{precision}")
+            if experts:
+                sorting = _fit_experts(chip, precision, experts, {**fixed, **result.values})
+                found += records(chip.id, precision, sorting, MOE_CONSTANTS, SOURCE.format(MOE))
     for stem, constants in ((DECODE, DECODE_CONSTANTS), (PREFILL, PREFILL_CONSTANTS)):
         if stem in tables:
             result = _fit_attention(chip, stem, tables[stem], constants, fixed)
@@ -120,7 +128,7 @@ def _leaf(name: str, unit: str = "1") -> sp.Symbol:
 def _product_formula() -> Compiled:
     graph = Graph()
     rows, inner, columns, moved = (_leaf("m"), _leaf("k"), _leaf("n"), _leaf("moved", "B"))
-    return compile_graph(graph, [timed_product(graph, "kernel", rows, inner, columns, moved).time])
+    return compile_graph(graph, [timed_product(graph, "kernel", rows, inner, columns, moved, _leaf("copies")).time])
 
 
 @cache
@@ -153,7 +161,7 @@ def _fit_products(
     m, n, k, latency = _numbers(rows, "m", "n", "k", "latency_ms")
     width = WEIGHT_BYTES[rows[0]["gemm_dtype"]]
     known = {
-        "peak": chip.peak[precision], "bandwidth": chip.bandwidth, "m": m, "n": n, "k": k,
+        "peak": chip.peak[precision], "bandwidth": chip.bandwidth, "m": m, "n": n, "k": k, "copies": 1.0,
         "moved": (n * k + m * k) * width + 2 * m * n, **{c.name: 0.0 for c in CONVERTED}, **fixed,
     }  # fmt: skip
     shapes = [(row["n"], row["k"]) for row in rows]
@@ -178,3 +186,34 @@ def _fit_attention(
     }  # fmt: skip
     shapes = [tuple(row[name] for name in names) for row in rows]
     return fit(_bound(_attention_formula(causal), known), latency / 1e3, constants, shapes)
+
+
+def _fit_experts(chip: Chip, precision: str, rows: Rows, known: Mapping[str, float]) -> Result:
+    """Fit what an expert feed-forward takes beyond its two grouped products and one sweep (uniform routing)."""
+    names = (
+        "num_tokens",
+        "hidden_size",
+        "inter_size",
+        "topk",
+        "num_experts",
+        "moe_tp_size",
+        "moe_ep_size",
+        "latency_ms",
+    )
+    tokens, hidden, inner, top, experts, tensor, expert, latency = _numbers(rows, *names)
+    width = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625}[precision]
+    pairs, cut = tokens * top / expert, inner / tensor
+    copies = experts / expert * (1 - (1 - top / experts) ** tokens)
+
+    def product_time(inputs: Array, outputs: Array) -> Array:
+        moved = copies * inputs * outputs * width + 2 * pairs * (inputs + outputs)
+        leaves = {
+            **{c.name: 0.0 for c in CONVERTED}, **known, "peak": chip.peak[precision], "bandwidth": chip.bandwidth,
+            "m": pairs, "k": inputs, "n": outputs, "moved": moved, "copies": copies,
+        }  # fmt: skip
+        return _bound(_product_formula(), leaves)({})
+
+    sweep = 2 * pairs * (3 * cut + 4 * hidden) / (chip.bandwidth * known["bandwidth_share"])
+    busy = product_time(hidden, 2 * cut) + product_time(cut, hidden) + sweep
+    shapes = [tuple(row[name] for name in ("hidden_size", "inter_size", "topk", "num_experts")) for row in rows]
+    return fit(lambda values: busy + values["expert_launch"], latency / 1e3, MOE_CONSTANTS, shapes)

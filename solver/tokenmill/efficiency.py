@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import re
 import tomllib
+from collections.abc import Mapping
 from functools import cache
+from math import exp
 from statistics import median
 from typing import Any
 
@@ -12,21 +15,57 @@ from tokenmill import data
 from tokenmill.catalog import Catalog, Figure
 
 GENERIC = "generic"
+ENGINE = ""
+"""The chip of a fitted constant that belongs to frameworks of the generic class, whatever the chip."""
 TABLES = ("kernels.csv", "training.csv", "devices.csv")
-"""Constants of chips below catalog/efficiency: of single kernels, and of training over single kernels."""
+"""Fitted constants below catalog/efficiency: of single kernels, of training over single kernels, of devices of users."""
 WIDE = "bf16"
-NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4"}
+NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4", "fp16": "bf16"}
 """Formats without measured products, and the format whose kernels resemble theirs."""
 CONVERT = "convert_"
 NONE_TO_CONVERT = Figure(0.0, "", "definition: products of 16 bits and more take their input as it is", "input")
 
+Table = Mapping[tuple[str, str, str], Mapping[str, str]]
+"""Rows of fitted constants by chip, constant and precision."""
+
 
 @cache
-def _kernels() -> dict[tuple[str, str, str], dict[str, str]]:
-    found: dict[tuple[str, str, str], dict[str, str]] = {}
+def _fitted() -> Table:
+    found: dict[tuple[str, str, str], Mapping[str, str]] = {}
     for name in TABLES:
         with (data.path("catalog") / "efficiency" / name).open(encoding="utf-8", newline="") as file:
             found |= {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}
+    return found
+
+
+@cache
+def residuals() -> Mapping[tuple[str, str, str, str], tuple[float, float]]:
+    """Return the quantiles (10%, 90%) of log(measured/predicted) by stage, figure, evidence of the chip, and half ("": all)."""
+    file = data.path("catalog") / "efficiency" / "residuals.csv"
+    if not file.exists():
+        return {}
+    with file.open(encoding="utf-8", newline="") as text:
+        rows = list(csv.DictReader(text))
+    return {(r["stage"], r["figure"], r["evidence"], r["fold"]): (float(r["low"]), float(r["high"])) for r in rows}
+
+
+FOLLOW = {"step_time": {"step_time": 1, "wall_time": 1, "mfu": -1, "hfu": -1, "tokens_per_second": -1,
+                        "tokens_per_second_per_chip": -1}}  # fmt: skip
+"""Figures that scale with a figure whose residuals are known: as it (1), or as its inverse (-1)."""
+
+
+def intervals(
+    catalog: Catalog, stage: str, chip_id: str, figures: Mapping[str, float]
+) -> dict[str, tuple[float, float]]:
+    """Return the 80% intervals [low, high] of those predicted figures whose residuals on measured rows are known."""
+    found: dict[str, tuple[float, float]] = {}
+    evidence = chip_constant(catalog, chip_id, "train_product_share", "").evidence
+    for figure, scaled in FOLLOW.items():
+        quantiles = residuals().get((stage, figure, evidence, ""))
+        for name in scaled if quantiles is not None else ():
+            if name in figures and quantiles is not None:
+                ends = sorted(figures[name] * exp(scaled[name] * quantile) for quantile in quantiles)
+                found[name] = (ends[0], ends[1])
     return found
 
 
@@ -39,7 +78,9 @@ def _engines() -> dict[str, dict[str, Any]]:
 @cache
 def kernel_constants() -> frozenset[str]:
     """Return the names of the fitted constants of chips."""
-    return frozenset(constant for _, constant, _ in _kernels())
+    engine = {constant for chip, constant, _ in _fitted() if chip == ENGINE}
+    of_engines = engine & set(_engines()[GENERIC])
+    return frozenset(constant for _, constant, _ in _fitted()) - of_engines
 
 
 def chip_constant(catalog: Catalog, chip_id: str, constant: str, precision: str) -> Figure:
@@ -48,29 +89,63 @@ def chip_constant(catalog: Catalog, chip_id: str, constant: str, precision: str)
     `constant`: one of `kernel_constants`; `precision`: key of `Chip.peak` ("" where it does not depend on it). A chip
     whose largest product was measured keeps its own compute share.
     """
+    return fitted_figure(catalog, chip_id, constant, precision, _fitted())
+
+
+def relatives(catalog: Catalog, chip_id: str) -> list[str]:
+    """Return a chip and those whose constants it takes, nearest first: its lineage, its family, then the family's generation."""
+    line = [chip.id for chip in catalog.lineage(chip_id)]
+    family = catalog.chip(chip_id).family
+    near = [c.id for c in catalog.chips.values() if c.family == family]
+    wide = [c.id for c in catalog.chips.values() if c.family.partition("-")[0] == family.partition("-")[0]]
+    return list(dict.fromkeys([*line, *near, *wide]))
+
+
+def fitted_figure(catalog: Catalog, chip_id: str, constant: str, precision: str, table: Table) -> Figure:
+    """Return a constant of `table` for a chip: its own or its nearest relative's, in the format or the nearest to it."""
     wanted = NEAREST.get(precision, precision)
-    narrow = any(p == wanted != WIDE for _, _, p in _kernels())
-    if constant.startswith(CONVERT) and not narrow:
+    converts = constant.startswith(CONVERT)
+    if converts and not any(c == constant and p == wanted for _, c, p in table):
         return NONE_TO_CONVERT
-    choices = (wanted, "") if constant.startswith(CONVERT) else (wanted, WIDE, "")
-    lineage = catalog.lineage(chip_id)
-    for chip in lineage:
-        row = next((row for word in choices if (row := _kernels().get((chip.id, constant, word)))), None)
+    choices = (wanted, "") if converts else (wanted, WIDE, "")
+    for chip in (*relatives(catalog, chip_id), ENGINE):
+        row = next((row for word in choices if (row := table.get((chip, constant, word)))), None)
         if row is not None:
-            own = chip.id == chip_id and precision == wanted
-            source = f"{row['source']}, {chip.id}, {row['rows']} rows, median error {float(row['median_error']):.0%}"
-            return Figure(float(row["value"]), row["unit"], source, "calibrated" if own and int(row["rows"]) else "guess")
+            own = chip in (chip_id, ENGINE) and precision in (wanted, "fp16")
+            source = f"{row['source']}, {chip}, {row['rows']} rows, median error {float(row['median_error']):.0%}"
+            return Figure(
+                float(row["value"]), row["unit"], source, "calibrated" if own and int(row["rows"]) else "guess"
+            )
     if constant in ("compute_share", "bandwidth_share"):
         return catalog.measured_share(chip_id, precision if constant == "compute_share" else "bandwidth")
-    rows = [row for (_, c, p), row in _kernels().items() if c == constant and p in choices]
+    rows = [row for (_, c, p), row in table.items() if c == constant and p in choices]
+    if not rows:
+        rows = [row for (_, c, _), row in table.items() if c == constant]
     value = median(float(row["value"]) for row in rows)
     return Figure(value, rows[0]["unit"], f"median of fitted chips: {constant}", "guess")
+
+
+def engine_version(name: str, version: str) -> str:
+    """Return the engine of the data that stands for a version: the nearest fitted one ("vllm 0.11"), else the engine itself."""
+    asked = _release(version)
+    fitted = {_release(str(entry["version"])): key for key, entry in _engines().items() if key.partition(" ")[0] == name and "version" in entry}
+    return fitted[min(fitted, key=lambda known: abs(known - asked))] if asked and fitted else name
+
+
+def _release(version: str) -> int:
+    """Return the first two numbers of a version as one that orders them (0 where there are none): 0.11.2 is 11."""
+    found = re.match(r"v?(\d{1,4})(?:\.(\d{1,4}))?", version)
+    return int(found[1]) * 10_000 + int(found[2] or 0) if found else 0
 
 
 def engine_figure(name: str, field: str) -> Figure:
     """Return an overhead of a serving engine (s, B or a count); what an engine leaves out, or an unknown engine, is the generic class's."""
     engines = _engines()
-    own = engines.get(name, {})
+    own = engines.get(name.partition(" ")[0], {}) | engines.get(name, {})
+    fitted = _fitted().get((ENGINE, field, ""))
+    if fitted is not None and field not in own:
+        source = f"{fitted['source']}, {fitted['rows']} rows, median error {float(fitted['median_error']):.0%}"
+        return Figure(float(fitted["value"]), fitted["unit"], source, "calibrated")
     entry = own.get(field) or engines[GENERIC][field]
     evidence = entry["evidence"] if field in own or name == GENERIC else "guess"
     return Figure(float(entry["value"]), entry["unit"], entry["source"], evidence)

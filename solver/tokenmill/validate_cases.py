@@ -6,7 +6,7 @@ Choices that a row leaves blank are free: the best that its rules allow is the p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import product
 from pathlib import Path
@@ -57,10 +57,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Batch:
-    """Layouts of many cases whose roles have one structure, on one system: `values` of all leaves by symbol name, arrays over layouts."""
+    """Layouts of many cases whose roles have one structure, on one chip in one format (a key of `Chip.peak`).
+
+    `values` of all leaves by symbol name, arrays over layouts; `cases`: number of the case that each layout belongs to.
+    """
 
     program: Program
     chip: str
+    precision: str
     outputs: tuple[str, ...]
     cases: NDArray[np.int64]
     values: Mapping[str, Any]
@@ -109,20 +113,31 @@ class Predictor:
             laid = [self._laid(index, case, Path(folder)) for index, case in enumerate(self.cases)]
         grouped: dict[Any, list[_Laid]] = {}
         for one in (entry for entries in laid for entry in entries):
-            place = (one.context.binder.system.id, self.cases[one.case].fabric)
+            place = (one.context.binder.system.id, self.cases[one.case].fabric, self._format(one.context))
             grouped.setdefault((id(one.context.program), place), []).append(one)
-        self.batches = [_batch(entries, self.outputs) for entries in grouped.values()]
+        self.batches = [_batch(entries, self.outputs, place[2]) for (_, place), entries in grouped.items()]
 
-    def predict(self, constants: Mapping[str, Mapping[str, float]] | None = None) -> list[Prediction | None]:
-        """Return a prediction for every case (None: refused, see `refused`); `constants`: leaves by symbol name, by chip id."""
-        found: list[Prediction | None] = [None] * len(self.cases)
+    def predict(
+        self, constants: Mapping[tuple[str, str], Mapping[str, float]] | None = None
+    ) -> list[Prediction | None]:
+        """Return a prediction for every case (None: refused, see `refused`).
+
+        `constants`: leaves by symbol name that replace the catalogue's, by chip and format.
+        """
+        found: dict[int, tuple[float, Prediction]] = {}
         for batch in self.batches:
-            named = batch.evaluate((constants or {}).get(batch.chip, {}))
-            for case in np.unique(batch.cases):
-                found[int(case)] = _best(named, np.flatnonzero((batch.cases == case) & batch.allowed), self.outputs)
-                if found[int(case)] is None:
-                    self.refused[int(case)] = "no layout keeps the rules"
-        return found
+            named = batch.evaluate((constants or {}).get((batch.chip, batch.precision), {}))
+            for case, prediction in _best(batch, named, self.outputs):
+                rank = prediction.figures[self.outputs[0]] if prediction.fits else np.inf
+                if case not in found or rank < found[case][0]:
+                    found[case] = (rank, prediction)
+        for index in range(len(self.cases)):
+            if index not in found:
+                self.refused.setdefault(index, "no layout keeps the rules")
+        return [found[index][1] if index in found else None for index in range(len(self.cases))]
+
+    def _format(self, context: Context) -> str:
+        return self.catalog.precision(str(context.binder.words["compute"])).compute
 
     def _laid(self, index: int, case: Case, folder: Path) -> list[_Laid]:
         try:
@@ -168,7 +183,7 @@ class _Laid:
     grids: Mapping[str, Any]
 
 
-def _batch(entries: Sequence[_Laid], outputs: tuple[str, ...]) -> Batch:
+def _batch(entries: Sequence[_Laid], outputs: tuple[str, ...], precision: str) -> Batch:
     program, setting = entries[0].context.program, entries[0].context.setting
     axes = [step for step in program.steps if step.axis is not None]
     rows = [list(product(*(entry.grids[step.name] for step in axes))) for entry in entries]
@@ -181,7 +196,7 @@ def _batch(entries: Sequence[_Laid], outputs: tuple[str, ...]) -> Batch:
         values[name] = float(single[0]) if (single == single[0]).all() else np.repeat(single, counts)
     values |= group_values(program, sorted(program.sizes), values, setting)
     allowed = _allowed(program, values, setting, entries, np.repeat(np.arange(len(entries)), counts))
-    return Batch(program, entries[0].context.binder.chip.id, outputs, cases, values, allowed)
+    return Batch(program, entries[0].context.binder.chip.id, precision, outputs, cases, values, allowed)
 
 
 def _rules(program: Program) -> Iterable[PlacedRule]:
@@ -221,11 +236,12 @@ def _holds(kind: str, left: Array, right: Array) -> NDArray[np.bool_]:
         return np.asarray(left - right <= TOLERANCE * np.abs(right))
 
 
-def _best(named: Mapping[str, Array], at: NDArray[np.int64], outputs: tuple[str, ...]) -> Prediction | None:
-    """Return the quickest of the layouts `at` that fit (of all, where none fits)."""
-    if not at.size:
-        return None
-    fits = named["room"][at] >= 0
-    among = at[fits] if fits.any() else at
-    best = int(among[np.argmin(named[outputs[0]][among])])
-    return Prediction({name: float(named[name][best]) for name in outputs}, bool(fits.any()))
+def _best(batch: Batch, named: Mapping[str, Array], outputs: tuple[str, ...]) -> Iterator[tuple[int, Prediction]]:
+    """Yield for every case the quickest of its allowed layouts that fit (of all, where none fits)."""
+    fits = named["room"] >= 0
+    at = np.flatnonzero(batch.allowed)
+    order = at[np.lexsort((named[outputs[0]][at], ~fits[at], batch.cases[at]))]
+    _, first = np.unique(batch.cases[order], return_index=True)
+    for best in order[first]:
+        figures = {name: float(named[name][best]) for name in outputs}
+        yield int(batch.cases[best]), Prediction(figures, bool(fits[best]))

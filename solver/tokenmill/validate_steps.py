@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import exp
 from statistics import median
 
 from tokenmill import data
+from tokenmill.calibration_training import FOLDS, fold_table, leaves
 from tokenmill.catalog import load_catalog
-from tokenmill.efficiency import chip_constant
+from tokenmill.efficiency import chip_constant, residuals
 from tokenmill.validate import Evaluation, Outcome, fitted_half
 from tokenmill.validate_cases import Prediction, Predictor
 from tokenmill.validate_training import HELD_OUT, READERS, Measured, measured, read_rows
 
-FIGURES = ("step_time", "mfu", "memory.allocated")
-FIGURE_OF = {"step_time": "step_time", "peak_memory": "memory.allocated"}
-USED_FOR_FIT = "its group is in the half that constants were fitted on"
+FIGURES = ("step_time", "mfu", "memory.allocated", "memory.total")
+FIGURE_OF = {"step_time": "step_time", "peak_memory": "memory.allocated", "reserved_memory": "memory.total"}
 
 
 @dataclass(frozen=True)
@@ -30,18 +29,24 @@ class Pair:
     reason: str = ""
 
     @property
-    def fitted(self) -> bool:
-        """Whether the row may enter a fit."""
-        return fitted_half(self.row.case.group)
+    def fold(self) -> str:
+        """The half of the groups that the row is in (its prediction comes from a fit on the other half)."""
+        return FOLDS[0] if fitted_half(self.row.case.group) else FOLDS[1]
 
 
 @cache
 def pairs(name: str) -> tuple[list[Pair], Mapping[str, int]]:
     """Return the rows of a file with their predictions, and how many rows have none by reason."""
     rows, left = measured(name)
-    predictor = Predictor([row.case for row in rows], FIGURES)
-    found = predictor.predict()
-    return [Pair(row, found[i], predictor.refused.get(i, "")) for i, row in enumerate(rows)], left
+    catalog = load_catalog()
+    predictor = Predictor([row.case for row in rows], FIGURES, catalog)
+    folder = data.path("catalog") / "efficiency"
+    by_fit = {fold: predictor.predict(leaves(predictor, catalog, fold_table(fold, folder))) for fold in FOLDS}
+    found = []
+    for i, row in enumerate(rows):
+        fit = FOLDS[1] if fitted_half(row.case.group) else FOLDS[0]
+        found.append(Pair(row, by_fit[fit][i], predictor.refused.get(i, "")))
+    return found, left
 
 
 def evaluate(name: str) -> Evaluation:
@@ -50,10 +55,8 @@ def evaluate(name: str) -> Evaluation:
     left_out = dict(left)
     outcomes: list[Outcome] = []
     for pair in found:
-        reason = "" if pair.predicted else f"refused: {pair.reason}"
-        if not reason and pair.fitted and name not in HELD_OUT:
-            reason = USED_FOR_FIT
-        if reason:
+        if pair.predicted is None:
+            reason = f"refused: {pair.reason}"
             left_out[reason] = left_out.get(reason, 0) + 1
         else:
             outcomes += outcomes_of(pair)
@@ -70,7 +73,7 @@ def outcomes_of(pair: Pair) -> list[Outcome]:
         Outcome(
             row.case.accelerator, metric, row.case.group, predicted.figures[FIGURE_OF[metric]], value,
             baseline_time(pair) if metric == "step_time" else None, None, row.setting if metric == "step_time" else None,
-            interval(row.case.system, row.case.stage, FIGURE_OF[metric], predicted.figures[FIGURE_OF[metric]]),
+            interval(pair, FIGURE_OF[metric], predicted.figures[FIGURE_OF[metric]]),
         )
         for metric, value in row.values.items()
     ]  # fmt: skip
@@ -80,37 +83,27 @@ def outcomes_of(pair: Pair) -> list[Outcome]:
 
 
 def baseline_time(pair: Pair) -> float | None:
-    """Return the step time at the constant MFU of the accelerator (of all, where none of its rows may enter a fit)."""
+    """Return the step time at the constant MFU of the accelerator (of all, where the other half has none of it)."""
     if pair.predicted is None:
         return None
-    table = baseline_mfu()
+    table = baseline_mfu()[pair.fold]
     constant = table.get(pair.row.case.accelerator, table[""])
     return pair.predicted.figures["step_time"] * pair.predicted.figures["mfu"] / constant
 
 
 @cache
-def baseline_mfu() -> Mapping[str, float]:
-    """Return the median measured MFU by accelerator ("": of all) over the rows that may enter a fit."""
-    found: dict[str, list[float]] = {"": []}
-    for name in READERS:
-        for pair in pairs(name)[0]:
-            time = pair.row.values.get("step_time")
-            if pair.predicted is None or time is None or not pair.fitted:
-                continue
-            mfu = pair.predicted.figures["mfu"] * pair.predicted.figures["step_time"] / time
-            for key in ("", pair.row.case.accelerator):
-                found.setdefault(key, []).append(mfu)
-    return {key: median(values) for key, values in found.items()}
-
-
-@cache
-def _residuals() -> Mapping[tuple[str, str, str], tuple[float, float]]:
-    file = data.path("catalog") / "efficiency" / "residuals.csv"
-    if not file.exists():
-        return {}
-    with file.open(encoding="utf-8", newline="") as text:
-        rows: Sequence[Mapping[str, str]] = list(csv.DictReader(text))
-    return {(r["stage"], r["figure"], r["evidence"]): (float(r["low"]), float(r["high"])) for r in rows}
+def baseline_mfu() -> Mapping[str, Mapping[str, float]]:
+    """Return, by half, the median measured MFU by accelerator ("": of all) over the rows of the other half."""
+    found: dict[str, dict[str, list[float]]] = {fold: {"": []} for fold in FOLDS}
+    for pair in (pair for name in READERS if name not in HELD_OUT for pair in pairs(name)[0]):
+        time = pair.row.values.get("step_time")
+        if pair.predicted is None or time is None:
+            continue
+        mfu = pair.predicted.figures["mfu"] * pair.predicted.figures["step_time"] / time
+        other = FOLDS[1 - FOLDS.index(pair.fold)]
+        for key in ("", pair.row.case.accelerator):
+            found[other].setdefault(key, []).append(mfu)
+    return {fold: {key: median(values) for key, values in table.items()} for fold, table in found.items()}
 
 
 def evidence_class(system: str) -> str:
@@ -119,7 +112,9 @@ def evidence_class(system: str) -> str:
     return chip_constant(catalog, catalog.system(system).chip, "train_product_share", "").evidence
 
 
-def interval(system: str, stage: str, figure: str, predicted: float) -> tuple[float, float] | None:
-    """Return the 80% interval of a predicted figure from the residuals of its class, None where none are known."""
-    quantiles = _residuals().get((stage, figure, evidence_class(system)))
+def interval(pair: Pair, figure: str, predicted: float) -> tuple[float, float] | None:
+    """Return the 80% interval of a figure from the residuals of the other half, None where none are known."""
+    case = pair.row.case
+    fit = FOLDS[1 - FOLDS.index(pair.fold)]
+    quantiles = residuals().get((case.stage, figure, evidence_class(case.system), fit))
     return None if quantiles is None else (predicted * exp(quantiles[0]), predicted * exp(quantiles[1]))

@@ -34,7 +34,9 @@ PRECISIONS = {"": "bf16", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp8-cs"
 
 @dataclass(frozen=True)
 class Measured:
-    """A case with what was measured: `values` by metric (step_time [s], peak_memory [B]), `fits` where it was tried.
+    """A case with what was measured: `values` by metric, `fits` where it was tried.
+
+    Metrics: step_time [s], peak_memory [B of tensors], reserved_memory [B that the device shows as taken].
 
     `setting`: rows that differ in layout alone have the same one (None: not ranked).
     """
@@ -202,7 +204,7 @@ def _bloom(row: Row) -> Measured:
     case = _case(row, gpt(row, 2048), _whole(row, "global_batch_seqs"), 2048, layout, flash=False)
     values = {"step_time": float(row["step_time_s"])} if row["step_time_s"] else {}
     if row["peak_mem_gb_per_accel"]:
-        values["peak_memory"] = float(row["peak_mem_gb_per_accel"]) * GIB
+        values["reserved_memory"] = float(row["peak_mem_gb_per_accel"]) * GIB  # read from the device, not the allocator
     if not values and row["fits"] != "no":
         raise LeftOut("no step time is stated")
     side = "after" if row["date"][-5:] >= "02-25" else "before"

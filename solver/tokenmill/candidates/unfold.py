@@ -13,6 +13,7 @@ from tokenmill.candidates.evaluate import group_values
 from tokenmill.candidates.program import Program
 from tokenmill.candidates.search import Context
 from tokenmill.errors import CatalogError
+from tokenmill.efficiency import intervals
 from tokenmill.trace import ClassFigures, Evaluated, Node, trace_of
 from tokenmill_models.compile import walk
 
@@ -93,8 +94,10 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
     for node in nodes.values():
         node["inputs"] = [_linked(item, renamed) for item in node["inputs"]]
     nodes |= {name: nodes[f"port.{name}"] for name in role.ports if f"port.{name}" in nodes and name not in nodes}
+    figures = {name: float(walked[symbol.name]) for name, symbol in role.figures.items() if name in wanted}
+    binder = context.binder
     return ClassFigures(
-        figures={name: float(walked[symbol.name]) for name, symbol in role.figures.items() if name in wanted},
+        figures=figures,
         shares={name: float(walked[symbol.name]) for name, symbol in role.shares.items() if f"share.{name}" in wanted},
         evidence={name: _evidence(context, symbol, scalars) for name, symbol in role.figures.items() if name in wanted},
         trace=nodes | nested,

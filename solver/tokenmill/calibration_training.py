@@ -1,0 +1,214 @@
+"""Fits the few constants of training (its speed over single kernels, launches, overlap) on the measured steps.
+
+Three fits: on each half of the groups, to score the other half, and on all of them, for plans.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenmill.calibration_fit import Array, Fitted, write_constants
+from tokenmill.catalog import Catalog, load_catalog
+from tokenmill.efficiency import ENGINE, NEAREST, Table, fitted_figure, relatives
+from tokenmill.validate import Outcome, fitted_half, residual_quantiles
+from tokenmill.validate_cases import Predictor
+from tokenmill.validate_training import HELD_OUT, READERS, Measured, measured
+from tokenmill_models import training_leaves as leaf
+
+SOURCE = "fitted on measured/training"
+SYMBOLS = {
+    "train_product_share": leaf.product_share.name, "train_attention_share": leaf.attention_share.name,
+    "train_convert_share": leaf.convert_share.name, "train_vector_share": leaf.vector_share.name,
+    "layer_train": leaf.layer_seconds.name, "overlap_data": leaf.overlap_data.name, "hidden_data": leaf.hidden_data.name,
+}  # fmt: skip
+MOST_WEIGHT = 10
+"""Rows of one file, chip and format that count in full: beyond, they share the weight of so many."""
+SPREAD = 0.05
+"""Relative error from which a row counts linearly."""
+FOLDS = ("even", "odd")
+
+
+@dataclass(frozen=True)
+class Free:
+    """A constant to fit: of a chip (or of the framework, chip `ENGINE`) and a format ("" for any)."""
+
+    constant: str
+    chip: str
+    precision: str
+    unit: str
+    start: float
+    low: float
+    high: float
+
+
+FREE = (
+    Free("layer_train", ENGINE, "", "s", 1e-3, 1e-5, 3e-3),
+    Free("overlap_data", ENGINE, "", "share", 0.6, 0.02, 1.0),
+    Free("hidden_data", ENGINE, "", "share", 0.6, 0.02, 1.0),
+    *(Free("train_attention_share", chip, "", "1", 0.5, 0.15, 1.5) for chip in ("a100-sxm-80gb", "h100-sxm", "b200-sxm")),
+    *(Free("train_convert_share", chip, "", "1", 2.0, 0.5, 10.0) for chip in ("h100-sxm", "b200-sxm")),
+    *(
+        Free("train_product_share", chip, precision, "1", 0.85, 0.3, 2.5)
+        for chip, formats in (
+            ("a100-sxm-80gb", ("bf16",)), ("h100-sxm", ("bf16", "fp8")), ("b200-sxm", ("bf16", "fp8", "fp4")),
+            ("b300-sxm", ("fp8", "fp4")),
+        )
+        for precision in formats
+    ),
+)  # fmt: skip
+HELD = (Free("train_vector_share", ENGINE, "", "1", 0.8, 0.8, 0.8),)
+"""Constants that the rows do not tell apart from the others: sweeps reach what large copies do."""
+
+
+class Steps:
+    """Measured step times with a predictor of all of them."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        found = [(name, row) for name in READERS for row in measured(name)[0] if "step_time" in row.values]
+        self.files = np.array([name for name, _ in found])
+        self.rows: list[Measured] = [row for _, row in found]
+        self.seconds = np.array([row.values["step_time"] for row in self.rows])
+        self.predictor = Predictor([row.case for row in self.rows], catalog=catalog)
+        self.even = np.array([fitted_half(row.case.group) for row in self.rows])
+        self.usable = ~np.isin(self.files, list(HELD_OUT))
+
+    def predict(self, table: Table) -> Array:
+        """Return the step time of every row with the constants of `table` (nan: refused)."""
+        found = self.predictor.predict(leaves(self.predictor, self.catalog, table))
+        return np.array([one.figures["step_time"] if one else np.nan for one in found])
+
+    def weights(self, part: NDArray[np.bool_]) -> Array:
+        """Return the weight of every row of `part`: rows of one file, chip and format share at most `MOST_WEIGHT`."""
+        kinds = np.array([f"{f} {r.case.system} {r.case.workload['precision']['compute']}" for f, r in zip(self.files, self.rows, strict=True)])  # fmt: skip
+        weights = np.zeros(part.size)
+        for kind in np.unique(kinds[part]):
+            among = part & (kinds == kind)
+            weights[among] = np.sqrt(min(MOST_WEIGHT, among.sum()) / among.sum())
+        return weights
+
+
+def leaves(predictor: Predictor, catalog: Catalog, table: Table) -> dict[tuple[str, str], dict[str, float]]:
+    """Return the leaves that `table` sets, by symbol name, for every chip and format of a predictor."""
+    return {
+        key: {
+            symbol: fitted_figure(catalog, key[0], constant, key[1], table).value
+            for constant, symbol in SYMBOLS.items()
+        }
+        for key in {(batch.chip, batch.precision) for batch in predictor.batches}
+    }
+
+
+def table_of(values: Mapping[Free, float], rows: int = 0, errors: tuple[float, float] = (0.0, 0.0)) -> Table:
+    """Return constants as a table that `fitted_figure` reads."""
+    return {
+        (free.chip, free.constant, free.precision): {
+            "value": str(value), "unit": free.unit, "rows": str(rows), "median_error": str(errors[0]), "source": SOURCE,
+        }
+        for free, value in values.items()
+    }  # fmt: skip
+
+
+def fit_steps(steps: Steps, part: NDArray[np.bool_]) -> dict[Free, float]:
+    """Return the constants that fit the rows of `part` best in log time."""
+    from scipy.optimize import least_squares
+
+    free = [one for one in FREE if _told(one, steps, part)]
+    weights = steps.weights(part)
+
+    def values(logs: Array) -> dict[Free, float]:
+        return dict(zip(free, np.exp(logs).tolist(), strict=True)) | {one: one.start for one in HELD}
+
+    def misses(logs: Array) -> Array:
+        errors = np.log(steps.predict(table_of(values(logs))) / steps.seconds)
+        return np.asarray(np.where(np.isfinite(errors) & part, errors, 0.0) * weights)
+
+    start, low, high = (np.log([getattr(one, field) for one in free]) for field in ("start", "low", "high"))
+    found = least_squares(
+        misses, start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD, diff_step=2e-3, max_nfev=10
+    )
+    return values(found.x)
+
+
+def _told(one: Free, steps: Steps, part: NDArray[np.bool_]) -> bool:
+    """Return whether `part` has rows that tell this constant."""
+    return any(_bears(one, row, steps.catalog) for row, used in zip(steps.rows, part, strict=True) if used)
+
+
+def calibrate_training(folder: Path) -> dict[str, int]:
+    """Fit the constants of training, write them with those of both halves and the residuals; return lines by table."""
+    steps = Steps(load_catalog())
+    halves = {"even": steps.even & steps.usable, "odd": ~steps.even & steps.usable}
+    fits = {fold: fit_steps(steps, part) for fold, part in halves.items()}
+    other = np.where(steps.even, steps.predict(table_of(fits["odd"])), steps.predict(table_of(fits["even"])))
+    whole = fit_steps(steps, steps.usable)
+    constants = [_record(one, value, steps, other) for one, value in whole.items()]
+    write_constants(constants, folder / "training.csv")
+    for fold, values in fits.items():
+        write_constants([_record(one, v, steps, other) for one, v in values.items()], folder / f"training_{fold}.csv")
+    lines = _write_residuals(steps, other, folder / "residuals.csv")
+    return {"training.csv": len(constants), "residuals.csv": lines}
+
+
+def _record(one: Free, value: float, steps: Steps, other: Array) -> Fitted:
+    """Return a constant with the errors, on halves left out, of the rows that it bears on."""
+    bears = np.array([_bears(one, row, steps.catalog) for row in steps.rows]) & np.isfinite(other)
+    errors = np.abs(other[bears] / steps.seconds[bears] - 1)
+    median, p90 = (float(np.quantile(errors, share)) for share in (0.5, 0.9)) if errors.size else (0.0, 0.0)
+    source = "held: not told apart by measured steps" if one in HELD else SOURCE
+    return Fitted(one.chip, one.constant, one.precision, value, one.unit, int(bears.sum()), median, p90, source)
+
+
+def _bears(one: Free, row: Measured, catalog: Catalog) -> bool:
+    """Return whether the prediction of a row takes this constant: no nearer relative of its chip has one for its format."""
+    if one.chip == ENGINE:
+        return True
+    format_ = catalog.precision(row.case.workload["precision"]["compute"]).compute
+    plain = NEAREST.get(format_, format_)
+    owners = {free.chip for free in FREE if free.constant == one.constant and free.precision in ("", plain)}
+    line = relatives(catalog, catalog.system(row.case.system).chip)
+    return one.precision in ("", plain) and next((chip for chip in line if chip in owners), None) == one.chip
+
+
+def _write_residuals(steps: Steps, other: Array, path: Path) -> int:
+    """Write the quantiles of log(measured/predicted) on halves left out, by evidence of the chip's constants."""
+    from tokenmill.validate_steps import evidence_class
+
+    found: list[list[str]] = []
+    classes = np.array([evidence_class(row.case.system) for row in steps.rows])
+    for fold in ("", *FOLDS):
+        side = np.ones(other.size, bool) if not fold else steps.even == (fold == "even")
+        for evidence in sorted(set(classes)):
+            at = np.flatnonzero(side & (classes == evidence) & np.isfinite(other))
+            if at.size >= MOST_WEIGHT:
+                low, high = residual_quantiles(_outcomes(steps, other, at))
+                found.append(
+                    ["pretraining", "step_time", evidence, fold, f"{low:.4f}", f"{high:.4f}", str(at.size), SOURCE]
+                )
+    aside = path.with_suffix(".new")
+    with aside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([["stage", "figure", "evidence", "fold", "low", "high", "rows", "source"], *found])
+    aside.replace(path)
+    return len(found)
+
+
+def _outcomes(steps: Steps, predicted: Array, at: Iterable[int]) -> Sequence[Outcome]:
+    return [
+        Outcome(steps.rows[i].case.accelerator, "step_time", steps.rows[i].case.group, float(predicted[i]), float(steps.seconds[i]))
+        for i in at
+    ]  # fmt: skip
+
+
+@cache
+def fold_table(fold: str, folder: Path) -> Table:
+    """Return the constants that were fitted on one half of the groups (``even`` or ``odd``)."""
+    with (folder / f"training_{fold}.csv").open(encoding="utf-8", newline="") as file:
+        return {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}

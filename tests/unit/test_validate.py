@@ -1,0 +1,99 @@
+"""The statistics of `validate` by hand, and its predictions against the plans of the same problems."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import spearmanr
+
+from tokenmill.api import solve
+from tokenmill.reading import load_problem
+from tokenmill.validate import EVALUATORS, Evaluation, Outcome, rank_correlation, residual_quantiles, score
+from tokenmill.validate_cases import Predictor
+from tokenmill.validate_training import READERS, measured
+
+
+def outcome(predicted: float, seconds: float | None, **others: Any) -> Outcome:
+    return Outcome("chip", "step_time", "g", predicted, seconds, **others)
+
+
+def test_errors_bias_and_baseline_by_hand() -> None:
+    rows = [outcome(1.1, 1.0, baseline=2.0), outcome(1.8, 2.0, baseline=2.0), outcome(6.0, 4.0, baseline=2.0)]
+    found = score("file", "chip", "step_time", rows, Evaluation(rows, 5, {"why": 2}))
+    assert found.median_error == pytest.approx(0.1)
+    assert found.worst_error == pytest.approx(0.5)
+    assert found.p90_error == pytest.approx(0.1 + 0.8 * 0.4)  # between the second and the third of three
+    assert found.bias == pytest.approx(0.1)
+    assert found.baseline_median_error == pytest.approx(0.5)
+    assert (found.count, found.rows_in_file, found.left_out) == (3, 5, {"why": 2})
+    assert found.false_fit is None
+    assert found.coverage_80 is None
+
+
+def test_fits_are_counted_by_kind() -> None:
+    fits = [(False, True), (False, False), (True, True), (True, True), (True, False), (True, True)]
+    rows = [outcome(0.0, None, fits=one) for one in fits]
+    found = score("file", "chip", "fits", rows, Evaluation(rows, 6))
+    assert found.false_fit == pytest.approx(1 / 2)
+    assert found.false_no_fit == pytest.approx(1 / 4)
+    assert found.median_error is None
+
+
+def test_layouts_are_ranked_within_their_setting() -> None:
+    right = [outcome(p, m, setting="a") for p, m in ((1, 10), (2, 11), (3, 12))]
+    wrong = [outcome(p, m, setting="b") for p, m in ((3, 10), (2, 11), (1, 12))]
+    few = [outcome(1, 9, setting="c"), outcome(2, 1, setting="c")]
+    found = score("file", "chip", "step_time", [*right, *wrong, *few], Evaluation([], 8))
+    assert found.rank_correlation == pytest.approx(0.0)  # the median of 1 and -1
+    assert found.best_within_5pct == pytest.approx(0.5)
+
+
+def test_rank_correlation_shares_ranks_among_ties() -> None:
+    one, other = [1.0, 2.0, 2.0, 5.0, 3.0], [3.0, 1.0, 4.0, 9.0, 4.0]
+    assert rank_correlation(one, other) == pytest.approx(spearmanr(one, other).statistic)  # type: ignore[arg-type]
+
+
+def test_intervals_hold_what_they_say() -> None:
+    rows = [outcome(1.0, 1.0, interval=(0.9, 1.2)), outcome(1.0, 1.3, interval=(0.8, 1.2))]
+    found = score("file", "chip", "step_time", rows, Evaluation(rows, 2))
+    assert found.coverage_80 == pytest.approx(0.5)
+    assert found.half_width == pytest.approx(0.175)
+
+
+def test_residual_quantiles_hold_four_fifths() -> None:
+    rows = [outcome(1.0, 1.0 + i / 1000) for i in range(-500, 501)]
+    low, high = residual_quantiles(rows)
+    inside = [low <= value <= high for value in _logs(rows)]
+    assert sum(inside) / len(inside) == pytest.approx(0.8, abs=0.002)
+
+
+def _logs(rows: list[Outcome]) -> list[float]:
+    from math import log
+
+    return [log((row.measured or 1.0) / row.predicted) for row in rows]
+
+
+def test_every_training_file_has_an_evaluator() -> None:
+    assert set(READERS) <= set(EVALUATORS)
+
+
+@pytest.mark.parametrize("identifier", ["SM0002", "SM0025"])
+def test_a_row_is_predicted_as_its_plan(identifier: str, tmp_path: Path) -> None:
+    """A dense layout and one of experts: batched prediction and the plan of the same problem agree."""
+    import json
+
+    case = next(row.case for row in measured("simumax_b200")[0] if row.case.row == identifier)
+    other = next(row.case for row in measured("simumax_b200")[0] if row.case.row != identifier)
+    predictor = Predictor([other, case], ("step_time", "memory.allocated"))
+    found = predictor.predict()[1]
+    model = tmp_path / "model.json"
+    model.write_text(json.dumps(case.model), encoding="utf-8")
+    plan = solve(load_problem({
+        "objective": {"minimise": "time"}, "assume": {"memory_fraction": 1.0},
+        "hardware": {"systems": [case.system], "price": [{"system": case.system, "market": "on-demand", "per_chip_hour": 1.0}]},
+        "workload": [{"name": "run", "stage": "pretraining", "model": str(model), **case.workload}],
+    }))  # fmt: skip
+    predicted = plan.to_dict()["workloads"]["run"]["pools"][0]["predicted"]
+    assert found is not None
+    assert found.figures["step_time"] == pytest.approx(predicted["step_time"], rel=1e-9)
+    assert found.figures["memory.allocated"] == pytest.approx(predicted["memory"]["allocated"], rel=1e-9)
