@@ -11,6 +11,7 @@ from tokenmill_models.symbols import constant, declare
 
 ROOFLINE = Source("Williams, Waterman and Patterson 2009, Roofline, CACM 52(4)")
 
+NONE = sp.Integer(0)
 FLOP_PER_MAC = constant("flop_per_mac", 2.0, "FLOP", "FLOP of one multiply-add")
 
 F = declare(
@@ -71,7 +72,7 @@ class Timed:
     compute: sp.Symbol
     memory: sp.Symbol
     time: sp.Symbol
-    convert: sp.Expr = sp.Integer(0)
+    convert: sp.Expr = NONE
 
 
 def timed(

@@ -83,3 +83,15 @@ def test_constants_are_written_whole(tmp_path: Path) -> None:
     write_constants([Fitted("chip", "launch", "", 2.5e-6, "s", 12, 0.08, 0.2, "here")], path)
     assert path.read_text(encoding="utf-8").splitlines()[1] == "chip,launch,,2.5e-06,s,12,0.080,0.200,here"
     assert [file.name for file in tmp_path.iterdir()] == ["constants.csv"]
+
+
+def test_intervals_follow_the_residuals_of_their_class() -> None:
+    """A rate is as far from its middle as the time that it divides by, the other way round."""
+    from tokenmill.efficiency import intervals, residuals
+
+    low, high = residuals()["pretraining", "step_time", "calibrated", ""]
+    found = intervals(load_catalog(), "pretraining", "h100-sxm", {"step_time": 2.0, "tokens_per_second": 5.0, "steps": 3.0})
+    assert found["step_time"] == pytest.approx((2 * np.exp(low), 2 * np.exp(high)))
+    assert found["tokens_per_second"] == pytest.approx((5 * np.exp(-high), 5 * np.exp(-low)))
+    assert "steps" not in found
+    assert intervals(load_catalog(), "a stage without measured rows", "h100-sxm", {"step_time": 2.0}) == {}

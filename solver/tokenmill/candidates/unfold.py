@@ -12,8 +12,8 @@ from tokenmill.candidates.columns import Column
 from tokenmill.candidates.evaluate import group_values
 from tokenmill.candidates.program import Program
 from tokenmill.candidates.search import Context
-from tokenmill.errors import CatalogError
 from tokenmill.efficiency import intervals
+from tokenmill.errors import CatalogError
 from tokenmill.trace import ClassFigures, Evaluated, Node, trace_of
 from tokenmill_models.compile import walk
 
@@ -98,6 +98,7 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
     binder = context.binder
     return ClassFigures(
         figures=figures,
+        intervals={} if binder.assume.mfu else intervals(binder.catalog, binder.workload.stage, binder.chip.id, figures),
         shares={name: float(walked[symbol.name]) for name, symbol in role.shares.items() if f"share.{name}" in wanted},
         evidence={name: _evidence(context, symbol, scalars) for name, symbol in role.figures.items() if name in wanted},
         trace=nodes | nested,
