@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import Any
 
 from tokenmill.catalog import Catalog, Chip, System
-from tokenmill.efficiency import GENERIC, chip_constant, engine_figure, kernel_constants
+from tokenmill.efficiency import GENERIC, chip_constant, engine_figure, engine_version, kernel_constants
 from tokenmill.errors import CatalogError
 from tokenmill.problem import Assume, Lengths, Workload
 from tokenmill_models.architecture import Architecture
@@ -165,7 +165,9 @@ def _chip(binder: Binder, path: str) -> Leaf:
         return Leaf(figure.value, figure.source, figure.evidence)
     if name.startswith("peak"):
         name = catalog.precision(word).compute if word else name.removeprefix("peak_")
-        if path.partition("[")[2].rstrip("]") not in binder.words:  # no format that is chosen to compute in: a yardstick
+        if (
+            path.partition("[")[2].rstrip("]") not in binder.words
+        ):  # no format that is chosen to compute in: a yardstick
             name = _widest(chip, name)
         value: Any = chip.peak.get(name)
         if value is None:
@@ -204,8 +206,13 @@ def _chosen(binder: Binder, kind: str, usual: str | None = None) -> str:
     return usual
 
 
+def _version(binder: Binder, kind: str) -> str:
+    """Return the version that the file names beside ``<kind>.name``, or nothing."""
+    return str(binder.workload.values.get(f"{kind}.version") or "")
+
+
 def _engine(binder: Binder, path: str) -> Leaf:
-    figure = engine_figure(_chosen(binder, "engine", GENERIC), path)
+    figure = engine_figure(engine_version(_chosen(binder, "engine", GENERIC), _version(binder, "engine")), path)
     if binder.assume.efficiency == "ideal" and figure.unit in ("s", "share"):
         return Leaf(0.0 if figure.unit == "s" else 1.0, IDEAL, "input")
     return Leaf(figure.value, figure.source, figure.evidence)
