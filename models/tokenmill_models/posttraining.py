@@ -66,12 +66,9 @@ def _preference(graph: Graph, rows: sp.Expr) -> Job:
     useful, padded, keys = _tokens(graph, 2 * pairs)
     passes = full_passes()
     more = Passes(
-        passes.matmul + reference,
-        passes.attention + reference,
-        passes.vector + reference,
-        passes.counted + reference,
-        keys,
-    )
+        passes.matmul + reference, passes.attention + reference, passes.vector + reference, passes.counted + reference,
+        keys, reference,
+    )  # fmt: skip
     return Job(padded, useful, more, Recipe(frozen_copies=reference))
 
 

@@ -18,8 +18,9 @@ from tokenmill_models.operations import LayerWork, Operation, Shape, head, layer
 from tokenmill_models.operations_attention import keys_seen, peak_16bit
 from tokenmill_models.operations_parts import ONE, ZERO, Part, arch_leaf
 from tokenmill_models.roofline import FLOP_PER_MAC, W, eta_F, eta_W
+from tokenmill_models.training_activations import rebuilds
 from tokenmill_models.training_exchange import PIPES, LayerExchange, Shared, data_exchange, hand_over, layer_exchange
-from tokenmill_models.training_memory import EVERYTHING, Recipe, StateElements, rebuilds, weight_bytes
+from tokenmill_models.training_memory import EVERYTHING, Recipe, StateElements, weight_bytes
 
 BACKWARD = Source(
     "Kaplan et al. 2020, Scaling Laws for Neural Language Models, arXiv:2001.08361, section 2.1",
@@ -58,7 +59,8 @@ THREE = sp.Integer(3)
 class Passes:
     """How often a part runs in a step for one micro-batch, over its forward pass: products, attention, memory sweeps [1].
 
-    `counted`: forward passes that the counted work of the job is worth; `keys`: mean keys before a token.
+    `counted`: forward passes that the counted work of the job is worth; `keys`: mean keys before a token; `beside`: forward
+    passes among them beside the one that is trained on.
     """
 
     matmul: sp.Expr
@@ -66,6 +68,7 @@ class Passes:
     vector: sp.Expr
     counted: sp.Expr = THREE
     keys: sp.Expr = leaf.sequence / 2
+    beside: sp.Expr = ZERO
 
 
 def full_passes() -> Passes:
@@ -116,7 +119,7 @@ def define_step(
     each = [_layer_parts(graph, i, kind, shape, passes, more) for i, kind in enumerate(arch.layers)]
     last = _head_parts(graph, arch, shape, passes)
     m = graph.let("m", "1", "micro-batches of a step", leaf.micro_batches)
-    stage, total = _stages(graph, arch, each, last, rows)
+    stage, total = _stages(graph, arch, each, last, hand_over(graph, rows, passes.beside))
     pipeline = _pipeline(graph, each, stage, total, m)
     counts = [arch_leaf(f"layers.{i}.count") for i in range(len(each))]
     data, optimizer, host = _states_part(graph, arch, states, stage, m, recipe)
@@ -147,7 +150,7 @@ def define_step(
 def _layer_parts(graph: Graph, index: int, kind: LayerKind, shape: Shape, passes: Passes, more: sp.Expr) -> Parts:
     label, path = f"train_{index}", f"layers.{index}"
     work = layer(graph, label, kind, path, shape)
-    exchange = layer_exchange(graph, label, kind, path, shape.tokens, work)
+    exchange = layer_exchange(graph, label, kind, path, shape.tokens, work, passes.beside)
     if rebuilds(kind):  # norms and activations are the sweeps of memory: a second forward sweep, at most
         passes = replace(passes, vector=passes.vector + leaf.recompute_selective)
     ups = [work.operations[f"{label}_{m.name}"] for m in kind.mixer.matrices if latent_up(kind, m.name)]
@@ -217,9 +220,9 @@ def _parts(
 
 
 def _stages(
-    graph: Graph, arch: Architecture, each: list[Parts], last: Parts, rows: sp.Expr
+    graph: Graph, arch: Architecture, each: list[Parts], last: Parts, exchange: sp.Expr
 ) -> tuple[sp.Symbol, sp.Symbol]:
-    """Define the time of the slowest stage and of all stages for one micro-batch [s], with the hand-over.
+    """Define the time of the slowest stage and of all stages for one micro-batch [s], with the hand-over `exchange`.
 
     Inner stages hold the most layers; first and last share what is left, and the last computes the head.
     """
@@ -228,7 +231,6 @@ def _stages(
         "layer_time", "s", "mean time of a layer of a stage for a micro-batch",
         stage_mean(arch, leaf.pp, [one.whole for one in each]),
     )  # fmt: skip
-    exchange = hand_over(graph, rows)
     slowest = graph.let(
         "stage_time", "s", "time of the slowest stage for a micro-batch",
         maximum(inner * mean, outer * mean + last.whole) + exchange, source=PIPES,

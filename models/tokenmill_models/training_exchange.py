@@ -93,16 +93,20 @@ class LayerExchange:
 
 
 def layer_exchange(
-    graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork
+    graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork, beside: sp.Expr = ZERO
 ) -> LayerExchange:
-    """Define the exchanges of one layer whose micro-batch has `rows` tokens on a tensor group."""
-    tensor = _tensor(graph, label, kind, rows)
-    context = _context(graph, label, kind, path, rows, work) if kind.mixer.kv_elements else ZERO
-    expert = _expert(graph, label, kind, path, rows, work) if kind.mlp.expert else ZERO
+    """Define the exchanges of one layer whose micro-batch has `rows` tokens on a tensor group.
+
+    `beside`: forward passes beside the one that is trained on.
+    """
+    again = leaf.recompute_full + beside
+    tensor = _tensor(graph, label, kind, rows, again)
+    context = _context(graph, label, kind, path, rows, work, again) if kind.mixer.kv_elements else ZERO
+    expert = _expert(graph, label, kind, path, rows, work, again) if kind.mlp.expert else ZERO
     return LayerExchange(tensor, context, expert)
 
 
-def _tensor(graph: Graph, label: str, kind: LayerKind, rows: sp.Expr) -> sp.Symbol:
+def _tensor(graph: Graph, label: str, kind: LayerKind, rows: sp.Expr, again: sp.Expr) -> sp.Symbol:
     """Two exchanges a part of the layer and micro-batch, one more when it is recomputed.
 
     With sequence parallelism each all-reduce is a gather and a scatter; the second gathers of the backward pass overlap.
@@ -112,11 +116,13 @@ def _tensor(graph: Graph, label: str, kind: LayerKind, rows: sp.Expr) -> sp.Symb
     reduce = all_reduce(graph, "tensor_reduce", TENSOR, volume)
     pair = 2 * gather(graph, "tensor_gather", TENSOR, volume)
     one = leaf.sequence_parallel * pair + (1 - leaf.sequence_parallel) * reduce
-    exposed = parts * (2 + leaf.recompute_full) * one * (1 - leaf.overlap_tensor)
+    exposed = parts * (2 + again) * one * (1 - leaf.overlap_tensor)
     return graph.let(f"tensor_{label}", "s", f"exposed tensor exchange of layer {label}", exposed, source=KORTHIKANTI)
 
 
-def _context(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork) -> sp.Symbol:
+def _context(
+    graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork, again: sp.Expr
+) -> sp.Symbol:
     """Keys and values go round the ring forward; backward they go round again with their gradients.
 
     A hop hides behind the attention of the present part, which flash runs 2.5 times as long backward. Every part after the
@@ -128,7 +134,7 @@ def _context(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr
     cached = sp.Add(*heads) if latent else kv_shard(kind.mixer, f"{path}.mixer", leaf.tp)
     hop = send(graph, f"ring_{label}", CONTEXT, rows * cached * leaf.bytes_residual)
     hidden = leaf.overlap_context * work.attention_time / leaf.attention_share / leaf.cp
-    runs = 1 + leaf.recompute_full
+    runs = 1 + again
     waits = runs * maximum(0, hop - hidden) + maximum(0, 2 * hop - BACKWARD_CORE * hidden)
     wide = heads[1] * runs + heads[0] + cached
     merge = graph.let(
@@ -146,7 +152,9 @@ def _merged(kind: LayerKind, path: str, width: str) -> sp.Expr:
     return sp.ceiling(arch_leaf(f"{path}.mixer.heads") / leaf.tp) * arch_leaf(f"{path}.mixer.{width}")
 
 
-def _expert(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork) -> sp.Symbol:
+def _expert(
+    graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, work: LayerWork, again: sp.Expr
+) -> sp.Symbol:
     """Dispatch and combine, forward and backward (and again where recomputed), at the load of the fullest rank.
 
     Node-limited routing sends a token once to each of the few nodes of its experts. DualPipe hides the exchange of one
@@ -159,21 +167,21 @@ def _expert(graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr,
     held = rows / leaf.tp * active * leaf.expert_load * width * mean_bytes
     exchange = all_to_all(graph, f"dispatch_{label}", EXPERT, held, nodes / active)
     inside = gather(graph, f"expert_gather_{label}", EXPERT_TENSOR, held * leaf.expert_tp)
-    shown = 2 * (2 + leaf.recompute_full) * (exchange + inside) * (1 - leaf.overlap_expert)
-    hidden = leaf.dualpipe * (3 + leaf.recompute_full) * work.time
+    shown = 2 * (2 + again) * (exchange + inside) * (1 - leaf.overlap_expert)
+    hidden = leaf.dualpipe * (3 + again) * work.time
     return graph.let(
         f"expert_exchange_{label}", "s", f"exposed expert exchange of layer {label}", maximum(0, shown - hidden),
         source=DISPATCH,
     )  # fmt: skip
 
 
-def hand_over(graph: Graph, rows: sp.Expr) -> sp.Symbol:
+def hand_over(graph: Graph, rows: sp.Expr, beside: sp.Expr = ZERO) -> sp.Symbol:
     """Define the exposed time [s] to pass one micro-batch on and its gradient back, over all virtual stages of a rank."""
     split = leaf.vector_split
     one = send(graph, "hand_over", PIPELINE, rows * arch_leaf("hidden") * leaf.bytes_residual / split)
     return graph.let(
         "stage_exchange", "s", "exposed stage hand-over of a micro-batch",
-        2 * leaf.virtual * one * (1 - leaf.overlap_pipeline), source=PIPES,
+        (2 + beside) * leaf.virtual * one * (1 - leaf.overlap_pipeline), source=PIPES,
     )  # fmt: skip
 
 
