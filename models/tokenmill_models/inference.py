@@ -18,7 +18,7 @@ from tokenmill_models.inference_experts import fullest
 from tokenmill_models.operations import LayerWork, Operation, Shape, head, layer
 from tokenmill_models.operations_attention import keys_seen
 from tokenmill_models.operations_parts import arch_leaf
-from tokenmill_models.roofline import FLOP_PER_MAC, F, W
+from tokenmill_models.roofline import FLOP_PER_MAC, F, W, memory_time
 from tokenmill_models.stage import Group
 from tokenmill_models.symbols import constant
 
@@ -165,7 +165,8 @@ def _head_weight(
 def _compute_bound(one: Operation) -> sp.Expr:
     if one.compute == 0:
         return sp.Integer(0)
-    return sp.Piecewise((one.time, sp.Ge(one.compute, one.time, evaluate=False)), (0, True), evaluate=False)
+    bound = sp.Ge(one.compute, memory_time(one.name), evaluate=False)
+    return sp.Piecewise((one.time, bound), (0, True), evaluate=False)
 
 
 @dataclass(frozen=True)

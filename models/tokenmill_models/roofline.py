@@ -75,6 +75,11 @@ class Timed:
     convert: sp.Expr = NONE
 
 
+def memory_time(label: str) -> sp.Symbol:
+    """Return the symbol of the memory time [s] that `timed` defines for an operation."""
+    return declare(f"R_{label}", "s", f"memory time of {label}")
+
+
 def timed(
     graph: Graph,
     label: str,
@@ -94,7 +99,7 @@ def timed(
     speed = (F if peak is None else peak) * (eta_F if share is None else share)
     C = graph.let(f"C_{label}", "s", f"compute time of {label}", flops / speed, source=ROOFLINE)
     wire = W * (eta_W if bandwidth_share is None else bandwidth_share)
-    R = graph.let(f"R_{label}", "s", f"memory time of {label}", moved / wire, source=ROOFLINE)
+    R = graph.let(memory_time(label).name, "s", f"memory time of {label}", moved / wire, source=ROOFLINE)
     least = maximum(C, R) + (launch if fixed is None else fixed)
     T = graph.let(f"T_{label}", "s", f"time of {label}", least, source=ROOFLINE)
     return Timed(C, R, T)
