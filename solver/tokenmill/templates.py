@@ -16,6 +16,7 @@ from tokenmill.units import example, format_quantity
 from tokenmill_models.stage import PLANNED, Axis, Input, StageModel, stages
 
 MODEL = "llama-3.1-8b"
+DEVICES = '["apple-m4-pro", "rtx-4090"]'
 SHOWN = 6  # values of a choice
 DEADLINE = 90 * 86400.0
 LENGTH, RATE, LARGE_COUNT, SMALL_COUNT = 1000, 10, 1e9, 1024  # examples of what has no default
@@ -111,7 +112,9 @@ def _lines(stage: StageModel, keys: StageKeys) -> list[tuple[str, str]]:
     for dotted, key in keys.choices.items():
         if dotted not in {axis.key for axis in stage.axes}:
             table, label = _split(dotted)
-            found.append((table, _line(label, '"hgx-h100"' if key.of else "8", key.doc)))
+            devices = stage.demand is not None and dotted == stage.demand.devices
+            text = DEVICES if devices else '"hgx-h100"' if key.of else "8"
+            found.append((table, _line(label, text, key.doc, devices)))
     return found
 
 
