@@ -11,9 +11,9 @@ from tokenmill_models.architecture import LayerKind
 from tokenmill_models.collectives import GroupLeaves, all_reduce, all_to_all, gather, group_leaves, send
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.operations import LayerWork
-from tokenmill_models.operations_attention import kv_shard
+from tokenmill_models.operations_attention import kv_shard, prefill_launch
 from tokenmill_models.operations_parts import ONE, ZERO, arch_leaf
-from tokenmill_models.roofline import W, eta_W
+from tokenmill_models.roofline import W, eta_W, launch
 from tokenmill_models.stage import Group
 
 KORTHIKANTI = Source(
@@ -126,7 +126,7 @@ def _context(
     """Keys and values go round the ring forward; backward they go round again with their gradients.
 
     A hop hides behind the attention of the present part, which flash runs 2.5 times as long backward. Every part after the
-    first is a kernel of its own, and is merged into 32-bit sums: outputs forward, gradients of queries, keys and values
+    first is a kernel of its own and is merged into 32-bit sums: outputs forward, gradients of queries, keys and values
     backward. Zigzag order shares the causal mask evenly.
     """
     latent = kind.mixer.kind == "mla"  # keys and values travel projected up
@@ -141,7 +141,7 @@ def _context(
         f"merge_{label}", "s", f"merging one more part of the sequence into the sums of layer {label}",
         rows * wide * (2 * leaf.BYTES_32 + leaf.bytes_residual) / (W * eta_W), source=RING,
     )  # fmt: skip
-    exposed = (leaf.cp - 1) * (waits + merge + (runs + 1) * leaf.layer_seconds)
+    exposed = (leaf.cp - 1) * (waits + merge + (runs + 1) * (prefill_launch + launch))
     return graph.let(f"context_{label}", "s", f"exposed key/value ring of layer {label}", exposed, source=RING)
 
 

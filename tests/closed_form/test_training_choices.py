@@ -2,7 +2,7 @@
 
 import pytest
 
-from sample_leaves import dense, expert, latent
+from sample_leaves import DEVICE, dense, expert, latent
 from training_samples import definition, definitions, figures
 
 TOKENS = 4096
@@ -95,7 +95,9 @@ def test_each_part_of_the_ring_is_paid_for() -> None:
     hidden = found["core_train_0"] / 0.6 / 4
     hop = rows * 2 * 8 * 128 * 2 / (450e9 * 0.75) + 3e-6
     waits = max(0, hop - hidden) + max(0, 2 * hop - 2.5 * hidden)
-    assert found["context_train_0"] == pytest.approx(3 * (waits + merge + 2 * 2e-5))
+    assert found["context_train_0"] == pytest.approx(
+        3 * (waits + merge + 2 * (DEVICE["chip.prefill_launch"] + DEVICE["chip.launch"]))
+    )
 
 
 def test_context_ranks_cost_more_the_shorter_their_parts() -> None:
