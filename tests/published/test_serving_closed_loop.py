@@ -91,3 +91,12 @@ def test_among_layouts_the_one_of_the_least_cost_a_token_is_taken():
         held[tp] = tm.solve(tm.load_problem(asked)).cost.per["token"]
     assert free.cost.per["token"] == pytest.approx(min(held.values()))
     assert held[free.workloads["chat"].pools[0].layout["tp"]] == min(held.values())
+
+
+def test_an_ideal_engine_sends_the_first_token_at_once():
+    """One client, one round: no wait, no overhead; what is left is half a step that may be running, and the prompt in a step."""
+    asked = problem(4, 1024, 1024, 1)
+    asked["assume"] = {"efficiency": "ideal"}
+    predicted = tm.solve(tm.load_problem(asked)).workloads["chat"].pools[0].predicted
+    prompt = 2 * 69.5e9 * 0.9 * 1024 / (4 * 1979e12)  # products in fp8; the embedding is looked up
+    assert prompt < predicted["ttft"]["mean"] < prompt + 2.5 * predicted["tpot"]["mean"]

@@ -213,8 +213,8 @@ def _version(binder: Binder, kind: str) -> str:
 
 def _engine(binder: Binder, path: str) -> Leaf:
     figure = engine_figure(engine_version(_chosen(binder, "engine", GENERIC), _version(binder, "engine")), path)
-    if binder.assume.efficiency == "ideal" and figure.unit in ("s", "share"):
-        return Leaf(0.0 if figure.unit == "s" else 1.0, IDEAL, "input")
+    if binder.assume.efficiency == "ideal" and figure.unit in ("s", "step", "share"):
+        return Leaf(1.0 if figure.unit == "share" else 0.0, IDEAL, "input")
     return Leaf(figure.value, figure.source, figure.evidence)
 
 
