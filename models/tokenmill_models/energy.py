@@ -34,8 +34,11 @@ base_weight = declare(
 
 
 def draw(compute_use: Any, memory_use: Any, busy: Any = 1) -> sp.Expr:
-    """Draw [W] of a device whose compute and memory are used to these shares of their peaks, at work a share `busy` of the time [1]."""
-    use = minimum(1, base_weight * busy + compute_weight * compute_use + memory_weight * memory_use)
+    """Mean draw [W] of a device whose compute and memory are used to these shares of their peaks, at work a share `busy` of the time [1].
+
+    The limit holds while it works: idle time stays at idle draw.
+    """
+    use = minimum(busy, base_weight * busy + compute_weight * compute_use + memory_weight * memory_use)
     return idle + (tdp - idle) * use
 
 
