@@ -19,7 +19,7 @@ from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.efficiency import ENGINE, NEAREST, Table, fitted_figure, relatives
 from tokenmill.validate import Outcome, fitted_half, residual_quantiles
 from tokenmill.validate_cases import Predictor
-from tokenmill.validate_training import HELD_OUT, READERS, Measured, measured
+from tokenmill.validate_training import READERS, Measured, measured
 from tokenmill_models import training_leaves as leaf
 
 SOURCE = "fitted on measured/training"
@@ -78,11 +78,11 @@ class Steps:
         self.seconds = np.array([row.values["step_time"] for row in self.rows])
         self.predictor = Predictor([row.case for row in self.rows], catalog=catalog)
         self.even = np.array([fitted_half(row.case.group) for row in self.rows])
-        self.usable = ~np.isin(self.files, list(HELD_OUT))
+        self.usable = np.array([row.fit for row in self.rows])
 
-    def predict(self, table: Table) -> Array:
-        """Return the step time of every row with the constants of `table` (nan: refused)."""
-        found = self.predictor.predict(leaves(self.predictor, self.catalog, table))
+    def predict(self, table: Table, among: NDArray[np.bool_] | None = None) -> Array:
+        """Return the step time of every row (or of those `among`) with the constants of `table` (nan: none)."""
+        found = self.predictor.predict(leaves(self.predictor, self.catalog, table), among)
         return np.array([one.figures["step_time"] if one else np.nan for one in found])
 
     def weights(self, part: NDArray[np.bool_]) -> Array:
@@ -127,7 +127,7 @@ def fit_steps(steps: Steps, part: NDArray[np.bool_]) -> dict[Free, float]:
         return dict(zip(free, np.exp(logs).tolist(), strict=True)) | {one: one.start for one in HELD}
 
     def misses(logs: Array) -> Array:
-        errors = np.log(steps.predict(table_of(values(logs))) / steps.seconds)
+        errors = np.log(steps.predict(table_of(values(logs)), part) / steps.seconds)
         return np.asarray(np.where(np.isfinite(errors) & part, errors, 0.0) * weights)
 
     start, low, high = (np.log([getattr(one, field) for one in free]) for field in ("start", "low", "high"))
@@ -179,10 +179,10 @@ def _bears(one: Free, row: Measured, catalog: Catalog) -> bool:
 
 def _write_residuals(steps: Steps, other: Array, path: Path) -> int:
     """Write the quantiles of log(measured/predicted) on halves left out, by evidence of the chip's constants."""
-    from tokenmill.validate_steps import evidence_class
+    from tokenmill.validate_steps import class_of
 
     found: list[list[str]] = []
-    classes = np.array([evidence_class(row.case.system) for row in steps.rows])
+    classes = np.array([class_of(row.case, steps.catalog) for row in steps.rows])
     for fold in ("", *FOLDS):
         side = np.ones(other.size, bool) if not fold else steps.even == (fold == "even")
         for evidence in sorted(set(classes)):

@@ -54,12 +54,20 @@ FOLLOW = {"step_time": {"step_time": 1, "wall_time": 1, "mfu": -1, "hfu": -1, "t
 """Figures that scale with a figure whose residuals are known: as it (1), or as its inverse (-1)."""
 
 
+def residual_class(catalog: Catalog, chip_id: str, sparse: bool) -> str:
+    """Return the class of residuals: ``calibrated`` where training was fitted on the chip, for dense models; else ``guess``."""
+    return "guess" if sparse else chip_constant(catalog, chip_id, "train_product_share", "").evidence
+
+
 def intervals(
-    catalog: Catalog, stage: str, chip_id: str, figures: Mapping[str, float]
+    catalog: Catalog, stage: str, chip_id: str, sparse: bool, figures: Mapping[str, float]
 ) -> dict[str, tuple[float, float]]:
-    """Return the 80% intervals [low, high] of those predicted figures whose residuals on measured rows are known."""
+    """Return the 80% intervals [low, high] of those predicted figures whose residuals on measured rows are known.
+
+    `sparse`: the model has routed experts.
+    """
     found: dict[str, tuple[float, float]] = {}
-    evidence = chip_constant(catalog, chip_id, "train_product_share", "").evidence
+    evidence = residual_class(catalog, chip_id, sparse)
     for figure, scaled in FOLLOW.items():
         quantiles = residuals().get((stage, figure, evidence, ""))
         for name in scaled if quantiles is not None else ():

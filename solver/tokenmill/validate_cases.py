@@ -118,21 +118,26 @@ class Predictor:
         self.batches = [_batch(entries, self.outputs, place[2]) for (_, place), entries in grouped.items()]
 
     def predict(
-        self, constants: Mapping[tuple[str, str], Mapping[str, float]] | None = None
+        self,
+        constants: Mapping[tuple[str, str], Mapping[str, float]] | None = None,
+        among: NDArray[np.bool_] | None = None,
     ) -> list[Prediction | None]:
         """Return a prediction for every case (None: refused, see `refused`).
 
-        `constants`: leaves by symbol name that replace the catalogue's, by chip and format.
+        `constants`: leaves by symbol name that replace the catalogue's, by chip and format. `among`: which cases matter (the
+        others may stay None).
         """
         found: dict[int, tuple[float, Prediction]] = {}
         for batch in self.batches:
+            if among is not None and not among[batch.cases].any():
+                continue
             named = batch.evaluate((constants or {}).get((batch.chip, batch.precision), {}))
             for case, prediction in _best(batch, named, self.outputs):
                 rank = prediction.figures[self.outputs[0]] if prediction.fits else np.inf
                 if case not in found or rank < found[case][0]:
                     found[case] = (rank, prediction)
         for index in range(len(self.cases)):
-            if index not in found:
+            if index not in found and among is None:
                 self.refused.setdefault(index, "no layout keeps the rules")
         return [found[index][1] if index in found else None for index in range(len(self.cases))]
 

@@ -10,11 +10,11 @@ from statistics import median
 
 from tokenmill import data
 from tokenmill.calibration_training import FOLDS, fold_table, leaves
-from tokenmill.catalog import load_catalog
-from tokenmill.efficiency import chip_constant, residuals
+from tokenmill.catalog import Catalog, load_catalog
+from tokenmill.efficiency import residual_class, residuals
 from tokenmill.validate import Evaluation, Outcome, fitted_half
-from tokenmill.validate_cases import Prediction, Predictor
-from tokenmill.validate_training import HELD_OUT, READERS, Measured, measured, read_rows
+from tokenmill.validate_cases import Case, Prediction, Predictor
+from tokenmill.validate_training import READERS, Measured, measured, read_rows, sparse
 
 FIGURES = ("step_time", "mfu", "memory.allocated", "memory.total")
 FIGURE_OF = {"step_time": "step_time", "peak_memory": "memory.allocated", "reserved_memory": "memory.total"}
@@ -95,7 +95,7 @@ def baseline_time(pair: Pair) -> float | None:
 def baseline_mfu() -> Mapping[str, Mapping[str, float]]:
     """Return, by half, the median measured MFU by accelerator ("": of all) over the rows of the other half."""
     found: dict[str, dict[str, list[float]]] = {fold: {"": []} for fold in FOLDS}
-    for pair in (pair for name in READERS if name not in HELD_OUT for pair in pairs(name)[0]):
+    for pair in (pair for name in READERS for pair in pairs(name)[0]):
         time = pair.row.values.get("step_time")
         if pair.predicted is None or time is None:
             continue
@@ -106,15 +106,14 @@ def baseline_mfu() -> Mapping[str, Mapping[str, float]]:
     return {fold: {key: median(values) for key, values in table.items()} for fold, table in found.items()}
 
 
-def evidence_class(system: str) -> str:
-    """Return whether the constants of a system's chip in training are its own (calibrated) or a relative's (guess)."""
-    catalog = load_catalog()
-    return chip_constant(catalog, catalog.system(system).chip, "train_product_share", "").evidence
+def class_of(case: Case, catalog: Catalog) -> str:
+    """Return the class of residuals of a case."""
+    return residual_class(catalog, catalog.system(case.system).chip, sparse(case.model))
 
 
 def interval(pair: Pair, figure: str, predicted: float) -> tuple[float, float] | None:
     """Return the 80% interval of a figure from the residuals of the other half, None where none are known."""
     case = pair.row.case
     fit = FOLDS[1 - FOLDS.index(pair.fold)]
-    quantiles = residuals().get((case.stage, figure, evidence_class(case.system), fit))
+    quantiles = residuals().get((case.stage, figure, class_of(case, load_catalog()), fit))
     return None if quantiles is None else (predicted * exp(quantiles[0]), predicted * exp(quantiles[1]))

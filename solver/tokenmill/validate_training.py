@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -38,13 +38,15 @@ class Measured:
 
     Metrics: step_time [s], peak_memory [B of tensors], reserved_memory [B that the device shows as taken].
 
-    `setting`: rows that differ in layout alone have the same one (None: not ranked).
+    `setting`: rows that differ in layout alone have the same one (None: not ranked). `fit`: the row may enter a fit: a dense
+    model (imbalance of experts is not stated) and no known disturbance; it is scored either way.
     """
 
     case: Case
     values: Mapping[str, float] = field(default_factory=dict)
     fits: bool | None = None
     setting: str | None = None
+    fit: bool = True
 
 
 class LeftOut(Exception):  # noqa: N818
@@ -94,6 +96,13 @@ def _configuration(name: str, changes: str, layers: int) -> Any:
         if "first_k_dense_replace" in fields:
             fields["first_k_dense_replace"] = 1
     return fields
+
+
+def sparse(model: str | Mapping[str, Any]) -> bool:
+    """Return whether a model (a catalogue name or the fields of a configuration) has routed experts."""
+    if isinstance(model, str):
+        return any(kind.mlp.expert for kind in load_architecture(model).layers)
+    return any("expert" in key for key in model)
 
 
 @cache
@@ -194,7 +203,7 @@ def _deepseek(row: Row) -> Measured:
     case = _case(row, "deepseek-v3", DEEPSEEK_BATCH, sequence, layout, precision="fp8-block")
     seconds = float(row["accel_hours"]) * 3600 / chips
     step = seconds * DEEPSEEK_BATCH * sequence / (float(row["tokens_trained_b"]) * 1e9)
-    return Measured(case, {"step_time": step})
+    return Measured(case, {"step_time": step}, fit=False)
 
 
 def _bloom(row: Row) -> Measured:
@@ -209,7 +218,8 @@ def _bloom(row: Row) -> Measured:
         raise LeftOut("no step time is stated")
     side = "after" if row["date"][-5:] >= "02-25" else "before"
     setting = f"{layers} {row['hidden']} {row['heads']} {row['accelerators']} {row['global_batch_seqs']} {side}"
-    return Measured(case, values, row["fits"] == "yes", setting)
+    # input was slow before 25 February
+    return Measured(case, values, row["fits"] == "yes", setting, fit=side == "after")
 
 
 def _vtrain(row: Row) -> Measured:
@@ -235,7 +245,8 @@ def _simumax(row: Row) -> Measured:
     model = _configuration(SIMUMAX[row["model"]], "", _whole(row, "layers_run"))
     case = _case(row, model, _whole(row, "global_batch_seqs"), _whole(row, "seq_len"), layout)
     memory = float(row["peak_alloc_gib_max_rank"]) * GIB
-    return Measured(case, {"step_time": _time(row, "step_time_s"), "peak_memory": memory})
+    values = {"step_time": _time(row, "step_time_s"), "peak_memory": memory}
+    return Measured(case, values, fit=row["model"].startswith("llama"))
 
 
 RECOMPUTE = {"full": "full", "none": "none", "selective": "selective", "selective (per-op)": "selective"}
@@ -288,7 +299,7 @@ def _other(row: Row) -> Measured:
     values = {"step_time": _other_time(row, batch * sequence, chips)}
     if row["peak_mem_gib_per_accel"]:
         values["peak_memory"] = float(row["peak_mem_gib_per_accel"]) * GIB
-    return Measured(case, values, {"yes": True, "no": False}.get(row["fits"]))
+    return Measured(case, values, {"yes": True, "no": False}.get(row["fits"]), fit=row["arch"].startswith("dense"))
 
 
 def _count(text: str) -> int | None:
@@ -322,10 +333,3 @@ READERS: dict[str, Callable[[Row], Measured]] = {
     "other_pretraining": _other,
 }
 """Reader of a row, by file."""
-HELD_OUT = frozenset({"deepseek_v3"})
-"""Files whose rows enter no fit: all of them are scored."""
-
-
-def files() -> Iterator[str]:
-    """Yield the names of the files that have a reader."""
-    yield from READERS

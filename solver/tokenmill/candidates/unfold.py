@@ -95,14 +95,22 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
         node["inputs"] = [_linked(item, renamed) for item in node["inputs"]]
     nodes |= {name: nodes[f"port.{name}"] for name in role.ports if f"port.{name}" in nodes and name not in nodes}
     figures = {name: float(walked[symbol.name]) for name, symbol in role.figures.items() if name in wanted}
-    binder = context.binder
     return ClassFigures(
         figures=figures,
-        intervals={} if binder.assume.mfu else intervals(binder.catalog, binder.workload.stage, binder.chip.id, figures),
+        intervals=_intervals(context, figures),
         shares={name: float(walked[symbol.name]) for name, symbol in role.shares.items() if f"share.{name}" in wanted},
         evidence={name: _evidence(context, symbol, scalars) for name, symbol in role.figures.items() if name in wanted},
         trace=nodes | nested,
     )
+
+
+def _intervals(context: Context, figures: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+    """Return the intervals of predicted figures; what the file lays down (an MFU) has none."""
+    binder, model = context.binder, context.binder.architecture
+    if binder.assume.mfu:
+        return {}
+    sparse = model is not None and any(kind.mlp.expert for kind in model.layers)
+    return intervals(binder.catalog, binder.workload.stage, binder.chip.id, sparse, figures)
 
 
 def _given(program: Program, symbol: Any, values: Mapping[str, Any]) -> bool:
