@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tokenmill.api import check, solve
     from tokenmill.catalog import load_catalog
+    from tokenmill.compare import compare
     from tokenmill.derive import derive
     from tokenmill.errors import ProblemError, TokenmillError
     from tokenmill.explain import explain
+    from tokenmill.pareto import pareto
     from tokenmill.plan import Plan, load_plan
     from tokenmill.problem import Problem
     from tokenmill.reading import load_problem
+    from tokenmill.sweep import sweep
 
 _HOMES = {
     "Plan": "plan",
@@ -28,12 +31,15 @@ _HOMES = {
     "ProblemError": "errors",
     "TokenmillError": "errors",
     "check": "api",
+    "compare": "compare",
     "derive": "derive",
     "explain": "explain",
     "load_catalog": "catalog",
     "load_plan": "plan",
     "load_problem": "reading",
+    "pareto": "pareto",
     "solve": "api",
+    "sweep": "sweep",
 }
 
 __all__ = [
@@ -42,12 +48,15 @@ __all__ = [
     "ProblemError",
     "TokenmillError",
     "check",
+    "compare",
     "derive",
     "explain",
     "load_catalog",
     "load_plan",
     "load_problem",
+    "pareto",
     "solve",
+    "sweep",
 ]
 
 

@@ -11,6 +11,7 @@ import typer
 
 from tokenmill import cli_output as out
 from tokenmill.cli_catalog import catalog_app, import_app
+from tokenmill.cli_fleet import compare, pareto, sweep
 from tokenmill.cli_measured import calibrate, validate
 from tokenmill.cli_questions import fits, simulate, size
 from tokenmill.errors import Mistake, ProblemError
@@ -30,6 +31,9 @@ app.command()(size)
 app.command()(simulate)
 app.command()(calibrate)
 app.command()(validate)
+app.command()(sweep)
+app.command()(pareto)
+app.command()(compare)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 CatalogDir = Annotated[
@@ -59,6 +63,10 @@ def solve(
     verify: Annotated[
         bool, typer.Option("--verify-by-simulation", help="Simulate the demand; add replicas until the limits hold.")
     ] = False,
+    why_not: Annotated[
+        str | None,
+        typer.Option("--why-not", metavar="SYSTEM", help="Say at what price a system left out would come in."),
+    ] = None,
 ) -> int:
     """Find the plan for a problem file and print it."""
     from tokenmill import api
@@ -76,6 +84,13 @@ def solve(
 
     verified = verified_plan(problem, solved) if verify else None
     plan = verified.plan if verified is not None else solved(problem)
+    if why_not is not None:
+        from dataclasses import replace
+
+        from tokenmill.why_not import why_not as asked_why
+
+        answer = asked_why(problem, why_not, time_limit=limit, gap=gap, catalog=data)
+        plan = replace(plan, notes=(*plan.notes, f"why not {answer.text}"))
     if json is not None:
         text = dump(plan.to_dict())
         if json == "-":
@@ -85,6 +100,8 @@ def solve(
     from tokenmill.report.text import print_plan
 
     print_plan(plan)
+    if why_not is not None:
+        typer.echo(f"\nWhy not {answer.text}")
     if verified is not None:
         typer.echo(verified.text(), nl=False)
     return out.exit_code(plan.status)

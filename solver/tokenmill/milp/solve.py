@@ -92,16 +92,7 @@ def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solu
         missing = shortfalls(formulate(), wish, clock) if ended.status == "infeasible" else ()
         end = Termination(ended.status, bound=ended.bound, limit=ended.limit, seconds=clock.spent())
         return Solution(end, infeasible=missing, notes=best.notes)
-    solution = _decoded(formulation, best)
-    worst = audit.check(
-        sets.problem,
-        sets.workloads,
-        sets.offers,
-        sets.arcs,
-        solution,
-        sets.by_given(sets.demand),
-        sets.by_given(sets.served),
-    )
+    solution = checked(formulation, best)
     longest = max(PATIENCE, clock.spent())
     fresh = formulate()
     arrays = fresh.build.programme.arrays(objective(fresh.build, sets.problem.objectives[0], 0))
@@ -110,7 +101,21 @@ def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solu
     termination = Termination(
         ended.status, solution.termination.objective, ended.bound, ended.gap, ended.limit, clock.spent()
     )
-    return replace(solution, termination=termination, residual=worst, binding=found, alternatives=others)
+    return replace(solution, termination=termination, binding=found, alternatives=others)
+
+
+def checked(formulation: Formulation, best: Best) -> Solution:
+    """Return the plan in the problem's own terms, re-checked.
+
+    Raises
+    ------
+    AuditError
+        Where it does not hold.
+    """
+    sets, solution = formulation.build.sets, _decoded(formulation, best)
+    demand, served = sets.by_given(sets.demand), sets.by_given(sets.served)
+    worst = audit.check(sets.problem, sets.workloads, sets.offers, sets.arcs, solution, demand, served)
+    return replace(solution, residual=worst)
 
 
 def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
