@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from threading import Lock
 
-_PARSING = Lock()  # ast.parse of CPython 3.11 counts its depth for all threads together
 
 _COMPUTED: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: lambda a, b: a + b,
@@ -31,8 +29,7 @@ def specialise(source: str, fixed: Mapping[str, float]) -> str:
 
     Only sums, products, quotients by 1 or of 0, minima, maxima and comparisons of known numbers are worked out.
     """
-    with _PARSING:
-        tree = ast.parse(source)
+    tree = ast.parse(source)
     function = tree.body[0]
     if not isinstance(function, ast.FunctionDef):
         raise ValueError("specialise: the source holds no function")
