@@ -12,6 +12,7 @@ from typing import Any
 from tokenmill.errors import AuditError, Mistake, ProblemError, SolverError, TokenmillError
 
 SOLVED, INFEASIBLE, BAD_INPUT, NO_PLAN, INTERNAL = range(5)
+_INTERRUPTED = 130  # what the command line's parser makes of Ctrl-C
 _CODES = {"optimal": SOLVED, "feasible": SOLVED, "infeasible": INFEASIBLE, "unbounded": NO_PLAN, "unknown": NO_PLAN}
 
 
@@ -100,8 +101,7 @@ def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:
         near = _NEAREST.search(str(error))
         return _bad_input([Mistake("", str(error), "", near and near[1])], arguments)
     except KeyboardInterrupt:
-        sys.stderr.write("stopped before there was a plan\n")
-        return NO_PLAN
+        return _stopped()
     except BrokenPipeError:
         sys.stderr.close()
         return SOLVED
@@ -111,7 +111,14 @@ def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:
         if hasattr(error, "exit_code"):
             return int(error.exit_code)
         return _internal(error, arguments)
+    if result == _INTERRUPTED:
+        return _stopped()
     return result if isinstance(result, int) else SOLVED
+
+
+def _stopped() -> int:
+    sys.stderr.write("stopped before there was a plan\n")
+    return NO_PLAN
 
 
 def _bad_input(mistakes: Sequence[Mistake], arguments: Sequence[str]) -> int:

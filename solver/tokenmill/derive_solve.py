@@ -75,11 +75,19 @@ def _solutions(zero: sp.Expr, target: sp.Symbol) -> list[sp.Expr]:
     slope = sp.diff(zero, target)
     if target not in slope.free_symbols:
         return [sp.together(-zero.subs(target, 0) / slope)]
+    if _transcendental(zero, target):
+        return []
     try:
         found = sp.solve(zero, target)
     except NotImplementedError:
         return []
     return [solution for solution in found if not solution.has(sp.I, sp.LambertW)]
+
+
+def _transcendental(zero: sp.Expr, target: sp.Symbol) -> bool:
+    """Return whether the symbol stands in an exponent and elsewhere: a long search that ends without a closed form."""
+    powers = any(target in power.exp.free_symbols for power in zero.atoms(sp.Pow))
+    return powers and sum(node == target for node in sp.preorder_traversal(zero)) > 1
 
 
 def numeric(formula: Formula, target: sp.Symbol, known: Mapping[str, float]) -> float | None:

@@ -19,6 +19,7 @@ from tokenmill.units import QuantityError, describe, format_quantity, parse_quan
 
 LONGEST_NAME = 200
 LONGEST_LIST = 1000
+LARGEST = 1e30  # products of a few such numbers are still finite
 MOST_MISTAKES = 1000  # a file with more is no problem file; reading stops
 # A lognormal's p95 over its mean is exp(z sigma - sigma^2 / 2), largest at sigma = z = 1.645 (its 95th percentile)
 LARGEST_P95_RATIO = exp(1.6448536269514722**2 / 2)
@@ -146,6 +147,8 @@ def bare_factor(key: Key, si: bool) -> float | None:
 
 def _bounded(value: float, raw: Any, key: Key, path: str, state: Reading) -> Any:
     low = (key.above is not None and value <= key.above) or (key.minimum is not None and value < key.minimum)
+    if isfinite(value) and abs(value) > LARGEST:
+        return state.refuse(path, show(raw), f"{bounds(key)}, below {LARGEST:g} in SI units")
     if not isfinite(value) or low or (key.maximum is not None and value > key.maximum):
         return state.refuse(path, show(raw), bounds(key))
     if key.whole:

@@ -1,0 +1,54 @@
+"""Ctrl-C, numbers beyond use, and formulas that cannot be turned round: an answer in words, soon, with its exit code."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tokenmill import api
+from tokenmill.cli import main
+from tokenmill.derive import derive
+
+CHAT = """
+[hardware]
+systems = ["hgx-h100"]
+[[hardware.price]]
+system = "hgx-h100"
+market = "on-demand"
+per_chip_hour = "{price}"
+[[workload]]
+name = "chat"
+stage = "serving"
+model = "llama-3.1-8b"
+[workload.demand]
+requests_per_second = 5
+input_tokens = 1000
+output_tokens = 200
+"""
+
+
+def test_ctrl_c_without_a_plan_is_exit_code_3(tmp_path, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "solve", interrupted)
+    (tmp_path / "p.toml").write_text(CHAT.format(price="$2/h"))
+    assert main(["solve", str(tmp_path / "p.toml")]) == 3
+    assert "stopped before there was a plan" in capsys.readouterr().err
+
+
+def test_a_price_beyond_use_is_a_mistake_of_the_file(tmp_path, capsys):
+    (tmp_path / "p.toml").write_text(CHAT.format(price="$1e300/h"))
+    assert main(["solve", str(tmp_path / "p.toml"), "--json", "-"]) == 2
+    (mistake,) = json.loads(capsys.readouterr().out)["errors"]
+    assert mistake["key"] == "hardware.price[0].per_chip_hour"
+
+
+@pytest.mark.parametrize("name", ["serving.speculation_limit", "serving.speculative_gain"])
+def test_a_symbol_in_an_exponent_and_beside_it_is_given_up_at_once(name):
+    begun = time.perf_counter()
+    solved = derive(name).solve_for("drafted")
+    assert "no closed form" in solved.text()
+    assert time.perf_counter() - begun < 10
