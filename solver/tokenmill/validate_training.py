@@ -39,7 +39,7 @@ class Measured:
     Metrics: step_time [s], peak_memory [B of tensors], reserved_memory [B that the device shows as taken].
 
     `setting`: rows that differ in layout alone have the same one (None: not ranked). `fit`: the row may enter a fit: a dense
-    model (imbalance of experts is not stated) and no known disturbance; it is scored either way.
+    model (imbalance of experts is not stated; see `_enters`) and no known disturbance; it is scored either way.
     """
 
     case: Case
@@ -299,7 +299,15 @@ def _other(row: Row) -> Measured:
     values = {"step_time": _other_time(row, batch * sequence, chips)}
     if row["peak_mem_gib_per_accel"]:
         values["peak_memory"] = float(row["peak_mem_gib_per_accel"]) * GIB
-    return Measured(case, values, {"yes": True, "no": False}.get(row["fits"]), fit=row["arch"].startswith("dense"))
+    return Measured(case, values, {"yes": True, "no": False}.get(row["fits"]), fit=_enters(row))
+
+
+BLACKWELL = ("B200", "B300", "GB200", "GB300")
+
+
+def _enters(row: Row) -> bool:
+    """Return whether a row enters a fit: dense models; on Blackwell all, since its dense rows are too few for both halves."""
+    return row["arch"].startswith("dense") or row["accelerator"].startswith(BLACKWELL)
 
 
 def _count(text: str) -> int | None:
