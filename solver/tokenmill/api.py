@@ -53,6 +53,7 @@ def solve(
             found.arcs,
             demand=found.demand | outcome,
             served=found.served | outcome,
+            elastic=found.elastic,
             time_limit=left,
             gap=gap if gap is not None else problem.gap,
             alternatives=fleet.OTHERS,
@@ -64,6 +65,7 @@ def solve(
     evaluated = evaluate_solution(found, solution)
     seconds = time.perf_counter() - start
     plan = build_plan(asked, solution, found, evaluated, seconds, fleet.other_plans(solution))
+    plan = fleet.with_margins(asked, plan)
     return fleet.price_of_robustness(
         asked, plan, lambda bare: solve(bare, time_limit=time_limit, gap=gap, catalog=catalog)
     )
@@ -102,7 +104,8 @@ def check(problem: Problem, *, catalog: Catalog | None = None) -> dict[str, Any]
 class Found:
     """Everything between the problem and the programme: offers, arcs, demand, and each workload's search.
 
-    `demand`: units/s to plan for, `served`: those expected, without head-room. `closed`: workloads whose rate is an
+    `demand`: units/s to plan for, `served`: those expected, without head-room; `elastic`:
+    the least share of it to be served, where that is not all. `closed`: workloads whose rate is an
     outcome; their demand is a stand-in until a layout gives it.
     """
 
@@ -113,6 +116,7 @@ class Found:
         self.arcs: list[Any] = []
         self.demand: dict[str, Any] = {}
         self.served: dict[str, Any] = {}
+        self.elastic: dict[str, float] = {}
         self.searched: list[Searched] = []
         self.stages: dict[str, StageModel] = {}
         self.closed: set[str] = set()

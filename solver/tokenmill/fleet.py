@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tokenmill import data
+from tokenmill.errors import Mistake, ProblemError
 from tokenmill.problem import Problem, Robust, Workload
 
 if TYPE_CHECKING:
@@ -65,11 +66,33 @@ def adapt(problem: Problem, found: Any) -> None:
     found.served = {name: rates / _headroom(problem, name) for name, rates in found.demand.items()}
     for name in found.demand:
         if name not in found.closed:
-            found.demand[name] = found.demand[name] * robust.demand
+            least, most = elasticity(problem, name)
+            found.demand[name] = found.demand[name] * robust.demand * most
+            found.served[name] = found.served[name] * most
+            if least < most:
+                found.elastic[name] = least / most
     found.searched = [
         slower(with_spot(searched, found.offers, _restart(problem, searched)), robust.times)
         for searched in found.searched
     ]
+
+
+def elasticity(problem: Problem, name: str) -> tuple[float, float]:
+    """Return the least and the most share of a workload's demand that is to be served.
+
+    Raises
+    ------
+    ProblemError
+        Where the least is more than the most, or the most is nothing.
+    """
+    values = next(w for w in problem.workloads if w.name == name).values
+    given = [values.get(f"demand.{key}") for key in ("at_least", "at_most")]
+    most = 1.0 if given[1] is None else float(given[1])
+    least = min(1.0, most) if given[0] is None else float(given[0])
+    if least > most or most <= 0.0:
+        key = f"workload.{name}.demand.at_most"
+        raise ProblemError([Mistake(key, f"{most:g}", f"more than 0, and at least at_least, {least:g}")])
+    return least, most
 
 
 def _headroom(problem: Problem, name: str) -> float:
@@ -187,3 +210,20 @@ def price_of_robustness(asked: Problem, plan: Plan, solve: Callable[[Problem], P
         f"{name} is {value:.6g} {unit} in place of {bare:.6g} {unit}"
     )
     return replace(plan, notes=(*plan.notes, note))
+
+
+def with_margins(asked: Problem, plan: Plan) -> Plan:
+    """Return a plan whose workloads with list prices have their revenue and margin [USD] among the totals."""
+    workloads = dict(plan.workloads)
+    for workload in asked.workloads:
+        prices = [float(workload.values.get(f"demand.list_price.{kind}") or 0.0) for kind in ("input", "output")]
+        made = workloads.get(workload.name)
+        if made is None or not any(prices) or plan.cost.total is None:
+            continue
+        answers = float(made.totals.get("tokens_output", 0.0))
+        prompts = float(made.totals.get("tokens_input", made.totals.get("tokens_all", answers) - answers))
+        revenue = prices[0] * prompts + prices[1] * answers
+        cost = plan.cost.by_workload.get(workload.name, 0.0)
+        totals = {**made.totals, "revenue": revenue, "margin": revenue - cost}
+        workloads[workload.name] = replace(made, totals=totals)
+    return replace(plan, workloads=workloads)

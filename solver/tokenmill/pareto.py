@@ -43,7 +43,7 @@ def sets_of(problem: Problem, found: Found) -> Sets:
         name = sorted(found.closed)[0]
         raise ProblemError([Mistake(f"workload.{name}.demand", "requests in flight", "a rate of requests")])
     columns = [searched.columns for searched in found.searched]
-    return build_sets(problem, columns, found.offers, found.arcs, found.demand, found.served)
+    return build_sets(problem, columns, found.offers, found.arcs, found.demand, found.served, found.elastic)
 
 
 def prepared(problem: Problem, catalog: Catalog | None) -> tuple[Problem, Found]:

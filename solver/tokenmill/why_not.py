@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import floor, log10
 from typing import TYPE_CHECKING
@@ -190,22 +189,12 @@ def _at(free: Arrays, hours: NDArray[np.float64], price: float) -> Arrays:
 
 def _using(arrays: Arrays, build: Build, name: str) -> Arrays:
     """Return the programme with a row more: at least one replica or run stands on the system."""
+    from tokenmill.milp.narrow import with_row
+
     sets, made = build.sets, build.variables
     index = [i for (n, _, _), i in made.replicas.items() if sets.columns[sets.uses[n].column].system == name]
     index += [i for n, i in made.taken.items() if name in dict(sets.columns[sets.ways[n].column].footprint)]
-    return with_row(arrays, sorted(index), 1.0)
-
-
-def with_row(arrays: Arrays, index: Sequence[int], least: float) -> Arrays:
-    """Return the programme with a row more: the sum of variables is at least `least`."""
-    return replace(
-        arrays,
-        row_lower=np.append(arrays.row_lower, least),
-        row_upper=np.append(arrays.row_upper, np.inf),
-        starts=np.append(arrays.starts, arrays.starts[-1] + len(index)).astype(np.int32),
-        index=np.concatenate([arrays.index, np.array(index, dtype=np.int32)]),
-        value=np.concatenate([arrays.value, np.ones(len(index))]),
-    )
+    return with_row(arrays, dict.fromkeys(sorted(index), 1.0), 1.0)
 
 
 def _below(value: float) -> float:

@@ -55,6 +55,7 @@ def solve_programme(
     *,
     demand: Mapping[str, NDArray[np.float64]],
     served: Mapping[str, NDArray[np.float64]] | None = None,
+    elastic: Mapping[str, float] | None = None,
     time_limit: float | None = None,
     gap: float | None = None,
     threads: int = 1,
@@ -66,6 +67,7 @@ def solve_programme(
 
     `demand`: for each workload of pools, units/s to plan for, (period, slice) with the slices in the horizon's order;
     `served`: those expected (without head-room), the same where absent. `solver`: highs, or cbc where it is installed.
+    `elastic`: workload to the least share of its demand that must be served, where that is not all.
     `value_of_next`: re-solve for what one step more of each binding limit saves, as far as time allows;
     `alternatives`: so many of the next best plans that differ in kinds of hardware.
 
@@ -76,7 +78,7 @@ def solve_programme(
     SolverError
         For an objective without meaning here, or input that the solver refuses.
     """
-    sets = build_sets(problem, columns, offers, arcs, demand, served or demand)
+    sets = build_sets(problem, columns, offers, arcs, demand, served or demand, elastic)
     wish = Wish(
         gap=problem.gap if gap is None else gap,
         time_limit=problem.time_limit if time_limit is None else time_limit,

@@ -74,6 +74,19 @@ def without(arrays: Arrays, systems: Mapping[str, NDArray[np.bool_]], forbidden:
     return replace(arrays, upper=np.where(gone, arrays.lower, arrays.upper))
 
 
+def with_row(arrays: Arrays, terms: Mapping[int, float], least: float) -> Arrays:
+    """Return the programme with a row more: a sum of variables is at least `least`."""
+    index = np.array(list(terms), dtype=np.int32)
+    return replace(
+        arrays,
+        row_lower=np.append(arrays.row_lower, least),
+        row_upper=np.append(arrays.row_upper, inf),
+        starts=np.append(arrays.starts, arrays.starts[-1] + len(index)).astype(np.int32),
+        index=np.concatenate([arrays.index, index]),
+        value=np.concatenate([arrays.value, np.array(list(terms.values()), dtype=np.float64)]),
+    )
+
+
 def solve_narrowed(
     arrays: Arrays,
     systems: Mapping[str, NDArray[np.bool_]],

@@ -15,8 +15,36 @@ from tokenmill.milp.quantities import (
     run_energy,
     site_power,
 )  # fmt: skip
+from tokenmill.milp.ratio import Ratio
 from tokenmill.milp.rows import Linear, total
 from tokenmill.problem import Objective
+
+
+def goal(build: Build, asked: Objective, number: int) -> Linear | Ratio:
+    """Return the expression of an objective; a ratio where it is a cost per unit of a volume that may vary."""
+    if asked.minimise not in ("cost_per_token", "cost_per_task") or not _elastic(build, asked):
+        return objective(build, asked, number)
+    most = units(build, asked)
+    below, least = Linear({}, most), most
+    for (w, b, h, l), index in build.variables.refused.items():
+        refused = _units_of_class(build, asked, w, b) * build.sets.expected(w, h, l) * build.sets.length(h, l)
+        below.add(index, -refused)
+        least -= refused * build.programme.upper[index]
+    return Ratio(cost(build), below, max(least, 0.0), most)
+
+
+def _elastic(build: Build, asked: Objective) -> bool:
+    return any(asked.workload in (None, build.sets.workloads[w].workload) for w, _, _, _ in build.variables.refused)
+
+
+def _units_of_class(build: Build, asked: Objective, w: int, b: int) -> float:
+    """Return units that a cost is divided by, of one unit/s of a workload's demand that is of class b."""
+    workload = build.sets.workloads[w]
+    if asked.workload not in (None, workload.workload):
+        return 0.0
+    one = (1.0,) * len(workload.shares) if asked.minimise == "cost_per_task" else ()
+    each = workload.counts.get(f"{asked.minimise}.{asked.count}", one)
+    return workload.shares[b] * each[b] if b < len(each) else 0.0
 
 
 def objective(build: Build, asked: Objective, number: int) -> Linear:

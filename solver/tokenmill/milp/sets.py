@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import ceil
@@ -102,6 +102,7 @@ class Way:
 class Sets:
     """Everything the programme is indexed by. `seconds`, `demand[w]`, `served[w]`: arrays (period, slice).
 
+    `elastic`: workload to the least share of its demand that must be served, where that is not all.
     `together`: maximal sets of runs that may go on at one time. `owner`: workload index of each column.
     """
 
@@ -120,6 +121,7 @@ class Sets:
     served: Mapping[str, NDArray[np.float64]]
     together: tuple[frozenset[str], ...]
     arcs: tuple[ArcLike, ...]
+    elastic: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def periods(self) -> range:
@@ -201,6 +203,7 @@ def build_sets(
     arcs: Sequence[ArcLike],
     demand: Mapping[str, NDArray[np.float64]],
     served: Mapping[str, NDArray[np.float64]],
+    elastic: Mapping[str, float] | None = None,
 ) -> Sets:
     """Return the index sets, sorted by name or key."""
     workloads = tuple(sorted(columns, key=lambda w: w.workload))
@@ -225,6 +228,7 @@ def build_sets(
         served={w: np.asarray(v, dtype=np.float64)[:, order] for w, v in served.items()},
         together=_together(problem, [w.workload for w in workloads if w.kind == "run"]),
         arcs=tuple(sorted(arcs, key=lambda a: a.name)),
+        elastic=dict(sorted((elastic or {}).items())),
     )  # fmt: skip
 
 

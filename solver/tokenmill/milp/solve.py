@@ -19,8 +19,9 @@ from tokenmill.milp.constraints.limits import enough
 from tokenmill.milp.highs import Outcome, fixed, solve_arrays
 from tokenmill.milp.infeasible import shortfalls, without_columns
 from tokenmill.milp.narrow import FEW, narrowed, relaxed, solve_narrowed, systems_of
-from tokenmill.milp.objective import chip_seconds, kinds, objective, order_of_names, weighted_energy
+from tokenmill.milp.objective import chip_seconds, goal, kinds, objective, order_of_names, weighted_energy
 from tokenmill.milp.quantities import Build
+from tokenmill.milp.ratio import Ratio, minimise_ratio
 from tokenmill.milp.rows import Linear
 from tokenmill.milp.sets import Sets
 from tokenmill.milp.solution import Solution, Termination
@@ -75,7 +76,7 @@ class Best:
 
     outcome: Outcome
     values: NDArray[np.float64] | None
-    objectives: tuple[Linear, ...]
+    objectives: tuple[Linear | Ratio, ...]
     notes: tuple[str, ...]
 
 
@@ -93,15 +94,21 @@ def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solu
         end = Termination(ended.status, bound=ended.bound, limit=ended.limit, seconds=clock.spent())
         return Solution(end, infeasible=missing, notes=best.notes)
     solution = checked(formulation, best)
+    if isinstance(best.objectives[0], Ratio):  # what a step saves of a ratio is not linear: not computed
+        termination = replace(ended_as(ended, solution), seconds=clock.spent())
+        return replace(solution, termination=termination)
     longest = max(PATIENCE, clock.spent())
     fresh = formulate()
     arrays = fresh.build.programme.arrays(objective(fresh.build, sets.problem.objectives[0], 0))
     found = bindings(fresh.build, arrays, best, wish, clock, longest)
     others = alternatives(fresh, arrays, best, wish, clock, longest)
-    termination = Termination(
-        ended.status, solution.termination.objective, ended.bound, ended.gap, ended.limit, clock.spent()
-    )
+    termination = replace(ended_as(ended, solution), seconds=clock.spent())
     return replace(solution, termination=termination, binding=found, alternatives=others)
+
+
+def ended_as(outcome: Outcome, solution: Solution) -> Termination:
+    """Return how a solve ended, with the objective of the plan as it was settled."""
+    return Termination(outcome.status, solution.termination.objective, outcome.bound, outcome.gap, outcome.limit)
 
 
 def checked(formulation: Formulation, best: Best) -> Solution:
@@ -123,19 +130,26 @@ def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
     build = formulation.build
     asked = build.sets.problem.objectives
     first: Outcome | None = None
-    expressions: list[Linear] = []
+    expressions: list[Linear | Ratio] = []
     notes = list(formulation.notes)
     values: NDArray[np.float64] | None = None
     for number, each in enumerate(asked):
-        expression = objective(build, each, number)
+        expression = goal(build, each, number)
         expressions.append(expression)
-        outcome = _minimise(build, expression, wish, clock, None if values is None else _padded(values, build))
+        start = None if values is None else _padded(values, build)
+        if isinstance(expression, Ratio):
+            outcome = minimise_ratio(build, expression, wish, clock)
+        else:
+            outcome = _minimise(build, expression, wish, clock, start)
         if outcome.values is None:
             if first is None:
                 return Best(outcome, None, tuple(expressions), tuple(notes))
             notes.append(f"objective {each.minimise} was not reached in the time given")
             break
         first, values = first or outcome, outcome.values
+        if isinstance(expression, Ratio):
+            _hold_ratio(build, expression, values, number)
+            continue
         _leave_out(build, expression, outcome, wish, clock)
         _hold(build, expression, outcome.objective or 0.0, f"objective {number}")
     if first is None or values is None:  # a problem has at least one objective
@@ -144,7 +158,10 @@ def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
         values = _settle_ties(build, values, wish, clock, notes)
     else:
         notes.append("ties were not settled: the gap that was proven is over 1e-6")
-    return Best(first, _rest(build, _padded(values, build), expressions[0]), tuple(expressions), tuple(notes))
+    values = _padded(values, build)
+    last = expressions[0]
+    rest = _rest(build, values, last.at(last.value(values)) if isinstance(last, Ratio) else last)
+    return Best(first, rest, tuple(expressions), tuple(notes))
 
 
 def _minimise(
@@ -179,6 +196,16 @@ def _hold(build: Build, expression: Linear, best: float, why: str) -> None:
     size = max(abs(best), 1e-12)
     left = Linear().plus(expression, 1.0 / size)
     build.programme.row("held", why, left=left, sense="<=", right=best / size + SAME)
+
+
+def _hold_ratio(build: Build, ratio: Ratio, values: NDArray[np.float64], number: int) -> None:
+    """Record that a ratio stays at its best (to 1e-9), at no less volume than was found: rows near one."""
+    level = ratio.value(values) * (1.0 + SAME)
+    left = Linear().plus(ratio.at(level), 1.0 / max(abs(level) * ratio.most, 1e-300))
+    build.programme.row("held", f"objective {number}", left=left, sense="<=")
+    volume = Linear().plus(ratio.below, 1.0 / ratio.most)
+    least = ratio.below.value(values) / ratio.most
+    build.programme.row("held", f"volume {number}", left=volume, sense=">=", right=least * (1.0 - SAME))
 
 
 def _settle_ties(

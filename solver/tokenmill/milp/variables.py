@@ -99,8 +99,9 @@ def _declare_shares(programme: Programme, sets: Sets, made: Variables, w: int, h
         if share <= 0.0:
             continue
         label = (workload.workload, b, h, sets.slices[l])
-        if sets.problem.limits.shed is not None:
-            made.refused[w, b, h, l] = programme.variable("refused", *label, upper=1.0)
+        least = 0.0 if sets.problem.limits.shed is not None else sets.elastic.get(workload.workload, 1.0)
+        if least < 1.0:
+            made.refused[w, b, h, l] = programme.variable("refused", *label, upper=1.0 - least)
         for r, route in enumerate(workload.routes):
             for position, role in enumerate(route):
                 for n in sets.uses_of(w, role):
