@@ -11,7 +11,7 @@ import numpy as np
 from tokenmill import api
 from tokenmill.candidates.evaluate import Tally, blocks
 from tokenmill.candidates.program import prepare
-from tokenmill.candidates.search import WORKERS, Ask, _settings
+from tokenmill.candidates.search import WORKERS, Ask, settings_of
 from tokenmill.catalog import load_catalog
 from tokenmill.imports.architecture import load_architecture
 from tokenmill.reading import load_problem
@@ -46,7 +46,7 @@ def search_rate(model: str = "llama-3.1-70b", batch: int = 1536) -> dict:
     program = prepare(role)
     outputs = {**role.ports, **{f"figure.{n}": s for n, s in role.figures.items()}}
     outputs |= {f"share.{n}": s for n, s in role.shares.items()}
-    settings = list(_settings(ask, role, program, ask.systems[0]))
+    settings = list(settings_of(ask, role, program, ask.systems[0]))
 
     needs = program.needs(outputs.values()).scalars
 

@@ -18,7 +18,7 @@ from tokenmill.calibration_fit import Array, Fitted, write_constants
 from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.efficiency import ENGINE, NEAREST, Table, fitted_figure, relatives
 from tokenmill.validate import Outcome, fitted_half, residual_quantiles
-from tokenmill.validate_cases import Predictor
+from tokenmill.validate_cases import Predictor, stage_of
 from tokenmill.validate_training import READERS, Measured, measured
 from tokenmill_models import training_leaves as leaf
 
@@ -190,7 +190,7 @@ def _write_residuals(steps: Steps, other: Array, path: Path) -> int:
             if at.size >= MOST_WEIGHT:
                 low, high = residual_quantiles(_outcomes(steps, other, at))
                 found.append(
-                    ["pretraining", "step_time", evidence, fold, f"{low:.4f}", f"{high:.4f}", str(at.size), SOURCE]
+                    [stage_of("training"), "step_time", evidence, fold, f"{low:.4f}", f"{high:.4f}", str(at.size), SOURCE]
                 )
     aside = path.with_suffix(".new")
     with aside.open("w", newline="", encoding="utf-8") as file:

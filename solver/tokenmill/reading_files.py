@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +94,13 @@ def _json(text: str, place: str) -> Any:
 
 
 def _yaml(text: str, place: str) -> Any:
-    try:
-        yaml: Any = import_module("yaml")
-    except ImportError as error:
-        raise _fail(place, "YAML", "TOML or JSON; YAML needs the extra tokenmill[yaml]") from error
+    import yaml
+
     try:
         for event in yaml.parse(text, yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):
-                raise _fail(f"{place}: line {event.start_mark.line + 1}", "an alias", "every value written out")
+                at = event.start_mark.line + 1 if event.start_mark else 1
+                raise _fail(f"{place}: line {at}", "an alias", "every value written out")
         node = yaml.compose(text, yaml.SafeLoader)
         _yaml_once(node, place)
         return yaml.safe_load(text)

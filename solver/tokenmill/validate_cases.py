@@ -6,8 +6,10 @@ Choices that a row leaves blank are free: the best that its rules allow is the p
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenmill import data
 from tokenmill.candidates.evaluate import Setting, group_values
 from tokenmill.candidates.program import PlacedRule, Program, prepare
-from tokenmill.candidates.search import Ask, Context, _settings
+from tokenmill.candidates.search import Ask, Context, settings_of
 from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.errors import TokenmillError
 from tokenmill.imports.architecture import load_architecture
@@ -28,6 +31,13 @@ from tokenmill_models.stage import Role, stages
 Array = NDArray[np.float64]
 TOLERANCE = 1e-9
 UNSTRUCTURAL = frozenset({"name", "family", "source", "aliases", "notes", "evidence", "checked", "indices"})
+
+
+@cache
+def stage_of(folder: str) -> str:
+    """Return the stage that predicts the rows of a folder under measured/."""
+    with (data.path("measured") / "stages.toml").open("rb") as file:
+        return str(tomllib.load(file)[folder])
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Case:
     system: str
     model: str | Mapping[str, Any]
     workload: Mapping[str, Any]
-    stage: str = "pretraining"
+    stage: str = field(default_factory=lambda: stage_of("training"))
     fabric: str | None = None
 
 
@@ -149,7 +159,7 @@ class Predictor:
             ask = self._ask(case, folder)
             role, program = self._program(case, ask)
             system = self.catalog.system(case.system)
-            return [_Laid(index, context, grids) for context, grids in _settings(ask, role, program, system)]
+            return [_Laid(index, context, grids) for context, grids in settings_of(ask, role, program, system)]
         except TokenmillError as error:
             self.refused[index] = str(error)
             return []

@@ -124,6 +124,9 @@ OTHER_MEANINGS = {
     "layout.chips": "a key of the contract that holds the chips of any run or replica",
 }
 
+# columns and values of files under measured/, which name what was measured in the words of the field
+MEASURED_WORDS = {"decode": "a test in rows", "prefill": "a test in rows", "device": "a column", "serving": "a folder"}
+
 
 def _literals(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -157,5 +160,7 @@ def test_the_solver_names_no_stage_role_or_input():
         inside = path.relative_to(root)
         if inside.parts[0] in ("exports", "imports") or inside.name.startswith("simulate"):
             continue
-        found += [f"{inside}:{line}: {text!r}" for line, text in _literals(path) if text in forbidden]
+        measured = inside.name in ("validate_devices.py", "calibration_devices.py")
+        words = forbidden - set(MEASURED_WORDS) if measured else forbidden
+        found += [f"{inside}:{line}: {text!r}" for line, text in _literals(path) if text in words]
     assert not found

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+import yaml
 
 from tokenmill.catalog import load_catalog
 from tokenmill.errors import ProblemError
@@ -280,8 +281,7 @@ def test_paths_are_relative_to_the_file(read, tmp_path):
     assert read(tmp_path / "chat.toml").hardware.topology == tmp_path / "net.json"
 
 
-def test_yaml_where_its_reader_is_there(read):
-    yaml = pytest.importorskip("yaml")
+def test_yaml_is_read_and_its_mistakes_are_named(read):
     text = yaml.safe_dump({"workload": [{"name": "run", "stage": "toyrun", "model": "llama-3.1-8b", "tokens": 1e9}]})
     assert read(text).workloads[0].values["tokens"] == 1e9
     for broken in (text + "workload: []\n", "a: &x 1\nb: *x\n", "a: [\n"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from os import cpu_count
@@ -53,7 +53,10 @@ class Searched:
 
 @dataclass(frozen=True)
 class Ask:
-    """A workload with all that its search reads. `power_matters`: the programme reads power (limits, own electricity)."""
+    """A workload with all that its search reads.
+
+    `power_matters`: the programme reads power (limits, own electricity). `models`: further models by the input that names them.
+    """
 
     workload: Workload
     stage: StageModel
@@ -62,6 +65,7 @@ class Ask:
     architecture: Any
     systems: tuple[System, ...]
     power_matters: bool = False
+    models: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
@@ -71,7 +75,16 @@ class Ask:
     @cached_property
     def roles(self) -> dict[str, Role]:
         """The stage's roles for this model, by name."""
-        return {role.name: role for role in self.stage.roles(self.architecture)}
+        made = (
+            self.stage.staffed(self.architecture, self.models)
+            if self.stage.staffed
+            else self.stage.roles(self.architecture)
+        )
+        return {role.name: role for role in made}
+
+    def model_of(self, role: Role) -> Any:
+        """Return the architecture of a role: of the model it names, else the workload's."""
+        return self.models.get(role.model, self.architecture) if role.model else self.architecture
 
 
 def search(ask: Ask) -> Searched:
@@ -128,7 +141,7 @@ def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[G
     settings: list[tuple[str, Context, dict[str, Any]]] = []
     for system in systems:
         try:
-            settings += [(system.id, context, grids) for context, grids in _settings(ask, role, program, system)]
+            settings += [(system.id, context, grids) for context, grids in settings_of(ask, role, program, system)]
         except CatalogError as error:
             left_out[system.id] = str(error)
 
@@ -150,15 +163,15 @@ def _allowed(ask: Ask, role: Role) -> tuple[System, ...]:
     return ask.systems if held is None else tuple(system for system in ask.systems if system.id in held)
 
 
-def _settings(ask: Ask, role: Role, program: Program, system: System) -> Iterator[tuple[Context, dict[str, Any]]]:
+def settings_of(ask: Ask, role: Role, program: Program, system: System) -> Iterator[tuple[Context, dict[str, Any]]]:
     """Yield the context and the grids of every combination of words and held chips on a system."""
-    chip = ask.catalog.chip(system.chip)
+    chip, model = ask.catalog.chip(system.chip), ask.model_of(role)
     needs = program.needs(role.ports.values()).union(*(r.needs for r in _rules(program)), program.needs(role.prefer))
     chips = held_values(ask.workload, role.name, CHIPS) or (None,)
     tables: dict[int, dict[str, GroupTable]] = {}
-    for words, count in product(word_combinations(role, ask.workload, ask.architecture, ask.catalog, chip), chips):
+    for words, count in product(word_combinations(role, ask.workload, model, ask.catalog, chip), chips):
         binder = Binder(
-            ask.workload, ask.problem.assume, ask.catalog, ask.architecture, system, chip, words,
+            ask.workload, ask.problem.assume, ask.catalog, model, system, chip, words,
             {} if count is None else {CHIPS: count}, ask.defaults,
         )  # fmt: skip
         leaves = {q.symbol.name: binder.leaf(q) for q in needs.scalars if not (q.origin or "").startswith("axis.")}
@@ -290,7 +303,9 @@ def _counts(ask: Ask, contexts: Mapping[str, Context]) -> dict[str, tuple[float,
     if context is None:
         return counts
     if ask.stage.demand is not None and ask.stage.demand.devices:
-        counts["cost_per_device.all"] = (1.0 / ask.problem.horizon.duration,)  # a unit of demand stands for the whole horizon
+        counts["cost_per_device.all"] = (
+            1.0 / ask.problem.horizon.duration,
+        )  # a unit of demand stands for the whole horizon
     for objective, kinds in ask.stage.yields.items():
         for kind, symbol in kinds.items():
             program = context.program
