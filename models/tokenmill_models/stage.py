@@ -118,7 +118,8 @@ class Role:
     `figures`: name in the plan's ``predicted`` (dotted for tables: ``memory.weights``) to symbol.
     `shares`: time share name to symbol [s], of the step. `slots`: axis names in order, outermost search first; the
     last is an array dimension of its own, so choose one on which few definitions depend. `parts`: of a run.
-    `prefer`: symbols; among rows with equal ports the row with the smallest values stays.
+    `prefer`: symbols; among rows with equal ports the row with the smallest values stays. `model`: the input that names
+    the model of this role, where it is not the workload's own.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Role:
     shares: Mapping[str, sp.Symbol] = field(default_factory=dict)
     parts: Mapping[str, Role] = field(default_factory=dict)
     prefer: tuple[sp.Symbol, ...] = ()
+    model: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in ROLE_KINDS:
@@ -188,7 +190,8 @@ class StageModel:
 
     `roles(architecture)` returns the roles; `architecture` is None where the stage has no model. `axes`: every axis
     of every role, once (their keys are keys of the file). `demand` None means a run. `yields`: objective name to the port that it divides by: {"cost_per_token": {"output": port, "all":
-    port}} in units per unit of demand (pool) or per run (run).
+    port}} in units per unit of demand (pool) or per run (run). `staffed(architecture, models)` returns the roles where inputs
+    of kind "architecture" name further models (by input name); None: `roles` alone.
     """
 
     name: str
@@ -200,6 +203,7 @@ class StageModel:
     demand: Demand | None = None
     yields: Mapping[str, Mapping[str, sp.Symbol]] = field(default_factory=dict)
     axes: tuple[Axis, ...] = ()
+    staffed: Callable[[Any, Mapping[str, Any]], tuple[Role, ...]] | None = None
 
 
 _STAGES: dict[str, StageModel] = {}
@@ -236,6 +240,7 @@ def register_stage(stage: StageModel) -> StageModel:
 def stages() -> dict[str, StageModel]:
     """Return every registered stage by name; the shipped ones register on first use."""
     import tokenmill_models.edge
+    import tokenmill_models.evaluation
     import tokenmill_models.finetuning
     import tokenmill_models.posttraining
     import tokenmill_models.pretraining

@@ -1,0 +1,93 @@
+"""The leaves, keys and choices of an evaluation: prompts answered several times, and perhaps judged, with no latency to keep."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from tokenmill_models import inference_leaves as leaf
+from tokenmill_models import serving_inputs
+from tokenmill_models.serving_axes import AXES as SERVING_AXES
+from tokenmill_models.stage import Axis, Input
+from tokenmill_models.symbols import declare
+
+prompts = declare("eval_prompts", "1", "prompts of the suite", origin="input.prompts", sign="positive")
+passes = declare(
+    "eval_passes",
+    "1",
+    "answers to each prompt: repeated passes, or votes of a majority",
+    origin="input.passes",
+    sign="positive",
+)
+replicas = declare("eval_replicas", "1", "replicas that share the prompts", origin="axis.replicas", sign="positive")
+judged = "judge.model"
+
+REPLICAS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+AXES = {
+    **{
+        name: axis
+        for name, axis in SERVING_AXES.items()
+        if axis.key not in ("engine.disaggregated", "engine.utilisation")
+    },
+    "replicas": Axis("replicas", "layout.replicas", REPLICAS, "replicas that share the prompts", replicas),
+}
+_LENGTHS = {
+    "input_tokens": (leaf.input_tokens, {**leaf.input_percentiles, "cv": leaf.input_cv}),
+    "output_tokens": (leaf.output_tokens, {**leaf.output_percentiles, "cv": leaf.output_cv}),
+}
+
+
+def _own(prefix: str) -> dict[str, tuple[sp.Symbol, dict[str, sp.Symbol]]]:
+    """Declare the lengths of one kind of request as inputs of the workload: key to mean and parts."""
+    word = prefix.rstrip(".").replace(".", "_") or "eval"
+    found = {}
+    for key, (mean, parts) in _LENGTHS.items():
+        title = f"tokens of the {'judge' if prefix else 'model'}: {key}"
+        own = declare(f"{word}_{mean.name}", "1", f"mean {title}", origin=f"input.{prefix}{key}", sign="positive")
+        inner = {
+            name: declare(f"{word}_{symbol.name}", "1", f"{name} of {title}", origin=f"input.{prefix}{key}.{name}",
+                          sign="positive" if symbol.is_positive else "nonnegative")
+            for name, symbol in parts.items()
+        }  # fmt: skip
+        found[prefix + key] = (own, inner)
+    return found
+
+
+ANSWERS, JUDGEMENTS = _own(""), _own("judge.")
+
+
+def substitution(own: dict[str, tuple[sp.Symbol, dict[str, sp.Symbol]]]) -> dict[sp.Symbol, sp.Expr]:
+    """Return what stands for the leaves of serving: the lengths of this workload, and the defaults of what arrives by itself."""
+    found: dict[sp.Symbol, sp.Expr] = {}
+    for key, (mean, parts) in own.items():
+        serving_mean, serving_parts = _LENGTHS[key.rpartition(".")[2]]
+        found[serving_mean] = mean
+        found |= {serving_parts[name]: symbol for name, symbol in parts.items()}
+    for item in serving_inputs.INPUTS:
+        if item.name.startswith("demand.") and item.symbol is not None and isinstance(item.default, int | float):
+            found[item.symbol] = sp.Float(item.default) if item.default % 1 else sp.Integer(int(item.default))
+    return found
+
+
+def _lengths(
+    own: dict[str, tuple[sp.Symbol, dict[str, sp.Symbol]]], whose: str, default: dict[str, float]
+) -> tuple[Input, ...]:
+    return tuple(
+        Input(key, "lengths", f"{whose}: a number, or {{mean, p95}}", mean, parts=parts, minimum=1,
+              required=not default, default=default.get(key.rpartition(".")[2]))
+        for key, (mean, parts) in own.items()
+    )  # fmt: skip
+
+
+_SHARED = tuple(
+    item for item in serving_inputs.INPUTS if item.name != "model" and not item.name.startswith(("demand.", "slo."))
+)
+INPUTS = (
+    Input("model", "architecture", "the model that is evaluated", required=True),
+    Input("prompts", "number", "prompts of the suite", prompts, required=True, minimum=1),
+    Input("passes", "number", "answers to each prompt: repeated passes, or votes of a majority", passes, default=1.0, minimum=1),
+    *_lengths(ANSWERS, "tokens of a prompt or of its answer", {}),
+    Input(judged, "architecture", "a model that judges every answer"),
+    *_lengths(JUDGEMENTS, "tokens that the judge reads or writes for an answer", {"input_tokens": 2000.0, "output_tokens": 200.0}),
+    Input("interruptible", "flag", "whether work may be stopped and done again elsewhere: it may stand on spot systems", default=True),
+    *_SHARED,
+)  # fmt: skip
