@@ -156,7 +156,12 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
         stage = stages()[workload.stage]
         model = load_architecture(workload.model, problem.base) if workload.model else None
         power = _power_matters(problem) or bool(named(workload, stage))
-        ask = Ask(a_replica(workload, stage), stage, problem, data, model, systems, power)
+        further = {
+            item.name: load_architecture(str(workload.values[item.name]), problem.base)
+            for item in stage.inputs
+            if item.kind == "architecture" and workload.values.get(item.name)
+        }
+        ask = Ask(a_replica(workload, stage), stage, problem, data, model, systems, power, further)
         found.searched.append(search(ask))
         found.stages[workload.name] = stage
         if closed(workload, stage):
