@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.errors import Mistake, ProblemError
-from tokenmill.problem import Limits, Problem
+from tokenmill.problem import Problem
 from tokenmill.reading_checks import check_problem
 from tokenmill.reading_files import SUFFIXES, apply_overrides, read_file, read_text
 from tokenmill.reading_names import Names
@@ -18,12 +18,6 @@ from tokenmill.reading_tables import read_fields
 from tokenmill.reading_values import Reading
 from tokenmill.reading_workload import workloads
 from tokenmill_models.stage import StageModel, stages
-
-# What files may say and the programme does not do yet: attribute path of the Problem, key in the file
-NOT_YET = (
-    ("scenarios", "scenario"),
-    ("risk.cvar_weight", "risk.cvar_weight"),
-)
 
 
 def load_problem(
@@ -80,19 +74,14 @@ def read_problem(
 
 
 def unsupported(problem: Problem) -> list[Mistake]:
-    """Return what the problem asks that plans do not take into account yet: they are refused, never left out in silence."""
-    usual = Problem(workloads=(), limits=Limits())
-    return [
-        Mistake(key, "a value", "nothing: plans do not take it into account yet")
-        for attribute, key in NOT_YET
-        if _attribute(problem, attribute) != _attribute(usual, attribute)
-    ]
-
-
-def _attribute(item: Any, path: str) -> Any:
-    for name in path.split("."):
-        item = getattr(item, name)
-    return item
+    """Return what the problem asks that no plan can take into account: it is refused, never left out in silence."""
+    if problem.risk.cvar_weight > 0.0 and not problem.scenarios:
+        return [
+            Mistake(
+                "risk.cvar_weight", f"{problem.risk.cvar_weight:g} without scenarios", "[[scenario]] tables to weigh"
+            )
+        ]
+    return []
 
 
 def resolved(problem: Problem) -> dict[str, Any]:

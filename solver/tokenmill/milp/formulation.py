@@ -24,9 +24,9 @@ from tokenmill.offers import Offer
 from tokenmill.problem import Problem
 
 
-def formulate(sets: Sets) -> Formulation:
-    """Record every decision and every constraint."""
-    programme = Programme()
+def formulate(sets: Sets, programme: Programme | None = None) -> Formulation:
+    """Record every decision and every constraint, in a programme of its own or in the part of one."""
+    programme = programme or Programme()
     build = Build(programme, sets, declare(programme, sets))
     demand_rows(build)
     route_rows(build)
@@ -87,4 +87,8 @@ def solve_programme(
         value_of_next=value_of_next,
         alternatives=alternatives,
     )
+    if problem.scenarios:
+        from tokenmill.milp.scenarios import answer_futures
+
+        return answer_futures(sets, wish)
     return answer(sets, lambda: formulate(sets), wish)

@@ -188,7 +188,7 @@ def _leave_out(build: Build, expression: Linear, outcome: Outcome, wish: Wish, c
     relaxation = relaxed(arrays, time_limit=clock.left(), threads=wish.threads)
     most = outcome.objective + SAME * abs(outcome.objective)
     upper = narrowed(arrays, relaxation, most).upper
-    build.programme.upper = [float(value) for value in upper]
+    build.programme.upper[:] = [float(value) for value in upper]
 
 
 def _hold(build: Build, expression: Linear, best: float, why: str) -> None:
