@@ -24,7 +24,8 @@ def solve(
 ) -> Plan:
     """Return the plan for a problem: columns searched, programme solved and proven, answer audited and traced.
 
-    `time_limit` [s] and `gap` (relative) win over the problem's own. Infeasible and stopped by a limit are results.
+    `time_limit` [s, of the programme: the search before it is not counted] and `gap` (relative) win over the problem's
+    own. Infeasible and stopped by a limit are results.
 
     Raises
     ------
@@ -43,9 +44,9 @@ def solve(
     found = prepare(problem, catalog)
     fleet.adapt(problem, found)
     best: Any = None
+    limit, spent = problem.time_limit if time_limit is None else time_limit, 0.0
     for searched, outcome in cases(problem, found.searched, found.stages):
-        limit = problem.time_limit if time_limit is None else time_limit
-        left = None if limit is None else max(1.0, limit - (time.perf_counter() - start))
+        began = time.perf_counter()
         solution = solve_programme(
             problem,
             [item.columns for item in searched],
@@ -54,10 +55,11 @@ def solve(
             demand=found.demand | outcome,
             served=found.served | outcome,
             elastic=found.elastic,
-            time_limit=left,
+            time_limit=None if limit is None else max(limit - spent, 0.0),
             gap=gap if gap is not None else problem.gap,
             alternatives=fleet.OTHERS,
         )
+        spent += time.perf_counter() - began
         if best is None or _better(solution, best[0]):
             best = solution, searched, outcome
     solution, found.searched, outcome = best
