@@ -193,15 +193,19 @@ def _leave_out(build: Build, expression: Linear, outcome: Outcome, wish: Wish, c
 
 def _hold(build: Build, expression: Linear, best: float, why: str) -> None:
     """Record that an objective stays at its best (to 1e-9), as a row near one whatever its unit."""
-    size = max(abs(best), 1e-12)
+    size = max(abs(best), 1e-9 * _largest(expression), 1e-12)
     left = Linear().plus(expression, 1.0 / size)
     build.programme.row("held", why, left=left, sense="<=", right=best / size + SAME)
+
+
+def _largest(expression: Linear) -> float:
+    return max((abs(c) for c in expression.terms.values()), default=0.0)
 
 
 def _hold_ratio(build: Build, ratio: Ratio, values: NDArray[np.float64], number: int) -> None:
     """Record that a ratio stays at its best (to 1e-9), at no less volume than was found: rows near one."""
     level = ratio.value(values) * (1.0 + SAME)
-    left = Linear().plus(ratio.at(level), 1.0 / max(abs(level) * ratio.most, 1e-300))
+    left = Linear().plus(ratio.at(level), 1.0 / max(abs(level) * ratio.most, 1e-9 * _largest(ratio.above), 1e-12))
     build.programme.row("held", f"objective {number}", left=left, sense="<=")
     volume = Linear().plus(ratio.below, 1.0 / ratio.most)
     least = ratio.below.value(values) / ratio.most
