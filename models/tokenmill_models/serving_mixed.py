@@ -38,6 +38,7 @@ from tokenmill_models.serving_load import (
 )
 from tokenmill_models.speculation import checked, draft_time, kept, with_draft
 from tokenmill_models.stage import Role, Rule
+from tokenmill_models.symbols import constant
 
 SARATHI = Source(
     "Agrawal et al. 2024, Sarathi-Serve, arXiv:2403.02310: chunks of prompts fill decode steps to a token budget"
@@ -59,6 +60,17 @@ START = Source(
         "later rounds spread out, as answers differ in length",
     ),
 )
+
+
+COMPOUND = Source(
+    "variance of a compound Poisson sum: rate x E[run²]",
+    ("a request of N steps meets N x share full steps on average, in runs of computed/carried steps a prompt",),
+)
+NORMAL = {
+    "p50": sp.Integer(0),
+    "p95": constant("z_p95", 1.6448536269514722, "1", "standard normal quantile of 0.95"),
+    "p99": constant("z_p99", 2.3263478740408408, "1", "standard normal quantile of 0.99"),
+}
 
 
 @dataclass(frozen=True)
@@ -223,19 +235,42 @@ def _sent_late(graph: Graph, request: Request) -> sp.Symbol:
     )
 
 
-def token_times(graph: Graph, request: Request, steady: Steady, plain: Pass) -> dict[str, sp.Symbol]:
-    """Define mean and percentiles of the time of an output token: the longer step where more than the tail carries chunks."""
-    found = {
-        "mean": graph.let(
-            "tpot_mean", "s", "mean time per output token, from the first that is sent to the last",
-            steady.step * (1 - _sent_late(graph, request) / request.steps) / kept(graph),
-        )
-    }  # fmt: skip
+def gap_times(graph: Graph, steady: Steady, plain: Pass) -> dict[str, sp.Symbol]:
+    """Define percentiles of the gap between two tokens: the longer step where more than the tail carries chunks."""
     longer = (plain.time + steady.carried * steady.token_time) / kept(graph)
-    for word, tail in ONE_PERCENTILE.items():
+    return {
+        word: graph.let(
+            f"itl_{word}", "s", f"{word} gap between two tokens of an answer",
+            sp.Piecewise((longer, sp.Gt(steady.share, tail, evaluate=False)), (plain.time / kept(graph), True)),
+            assumes=("the number of running sequences stays at its mean",),
+        )
+        for word, tail in ONE_PERCENTILE.items()
+    }  # fmt: skip
+
+
+def token_times(graph: Graph, request: Request, steady: Steady, plain: Pass) -> dict[str, sp.Symbol]:
+    """Define mean and percentiles over requests of the mean time per output token of a request.
+
+    The prompts of others that a request meets while it writes arrive as a Poisson stream, each with a run of full
+    steps; their number varies as a compound Poisson sum, its mean over N steps nearly normally.
+    """
+    mean = graph.let(
+        "tpot_mean", "s", "mean time per output token, from the first that is sent to the last",
+        steady.step * (1 - _sent_late(graph, request) / request.steps) / kept(graph),
+    )  # fmt: skip
+    longer = steady.carried * steady.token_time
+    run = maximum(1, request.computed / steady.carried) * (1 + leaf.input_cv**2)
+    spread = graph.let(
+        "tpot_spread", "s", "standard deviation over requests of the mean time per output token",
+        longer * sp.sqrt(steady.share * run / request.steps) / kept(graph), source=COMPOUND,
+    )  # fmt: skip
+    most = (plain.time + longer) / kept(graph)
+    found = {"mean": mean}
+    for word, quantile in NORMAL.items():
         found[word] = graph.let(
-            f"tpot_{word}", "s", f"{word} time per output token", sp.Piecewise((longer, steady.share > tail), (plain.time / kept(graph), True)),
-            assumes=("of single tokens, not of requests' means", "the number of running sequences stays at its mean"),
+            f"tpot_{word}", "s", f"{word} over requests of the mean time per output token of a request",
+            minimum(maximum(most, mean), mean + quantile * spread), source=COMPOUND,
+            assumes=("requests write the mean number of tokens", "the number of running sequences stays at its mean"),
         )  # fmt: skip
     return found
 
@@ -253,6 +288,7 @@ def _assemble(
 ) -> Role:  # fmt: skip
     ttft = _first_token(graph, request, steady, plain, memory)
     tpot = token_times(graph, request, steady, plain)
+    gaps = gap_times(graph, steady, plain)
     e2e = whole_times(graph, request, ttft, tpot["mean"])
     rate = graph.let(
         "rate", "1/s", "requests a second that a replica sustains",
@@ -263,7 +299,7 @@ def _assemble(
     in_flight = graph.let("in_flight", "1", "requests in flight: rate times time of a request", rate * e2e["mean"])
     ports = pool_ports(graph, request, rate, figures) | {"in_flight": in_flight}
     figures |= {"step_time": steady.step, "batch": running, "in_flight": in_flight}
-    figures |= flat("ttft", ttft) | flat("tpot", tpot) | flat("e2e", e2e)
+    figures |= flat("ttft", ttft) | flat("tpot", tpot) | flat("itl", gaps) | flat("e2e", e2e)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (
         *layout_rules(arch),

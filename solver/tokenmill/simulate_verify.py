@@ -95,11 +95,11 @@ def _verified(plan: Plan, reports: Mapping[str, SimulationReport], added: tuple[
 def marks_of(plan: Plan, report: SimulationReport) -> list[str]:
     """Return the predicted medians and 95th percentiles that lie more than CLOSE from the simulated ones, in words.
 
-    The formulas' time per output token is of single tokens; it is held against the simulated gaps.
+    Time per output token is a request's mean; the gaps between single tokens stand beside it.
     """
     found = []
     for pool in plan.workloads[report.workload].pools:
-        for figure, simulated in (("ttft", report.ttft), ("tpot", report.gap), ("e2e", report.e2e)):
+        for figure, simulated in (("ttft", report.ttft), ("tpot", report.tpot), ("itl", report.gap), ("e2e", report.e2e)):
             predicted = pool.predicted.get(figure)
             for word in ("p50", "p95"):
                 if not isinstance(predicted, Mapping) or not simulated or predicted.get(word) is None:

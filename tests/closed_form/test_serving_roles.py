@@ -3,6 +3,7 @@
 import math
 from functools import cache
 
+import numpy as np
 import pytest
 
 from sample_leaves import IDEAL, arch_value, dense, expert, latent
@@ -122,14 +123,26 @@ def test_first_token_of_an_idle_replica_is_the_prompt_alone():
     assert own <= found["ttft_mean"] < own + 2 * found["T_plain"] + found["W_prompt_before_mean"] + found["W_slot_mean"]
 
 
-def test_token_percentiles_follow_the_share_of_chunks():
+def test_gaps_between_tokens_follow_the_share_of_chunks():
     often = evaluate(role_of(SMALL, "mixed"), SMALL)
     assert often["full_share"] > 0.05
-    assert often["tpot_p95"] == pytest.approx(often["T_full"])
+    assert often["itl_p95"] == pytest.approx(often["T_full"])
     rare = evaluate(role_of(SMALL, "mixed"), SMALL, request__output_tokens=20001.0, axis__batch=1.0)
     assert rare["full_share"] < 0.01
-    assert rare["tpot_p99"] == pytest.approx(rare["T_plain"])
+    assert rare["itl_p99"] == pytest.approx(rare["T_plain"])
     assert rare["T_plain"] <= rare["tpot_mean"] <= rare["T_full"]
+
+
+def test_percentiles_of_a_request_s_mean_token_time_are_those_of_random_runs():
+    """Draw the runs of full steps that requests meet, and compare their mean token times with the closed form."""
+    found = evaluate(role_of(SMALL, "mixed"), SMALL)
+    steps, share = found["decode_steps"], found["full_share"]
+    run = max(1.0, found["prompt_computed"] / found["prefill_carried"])
+    generator = np.random.default_rng(1)
+    runs = generator.poisson(steps * share / run, size=200_000)
+    drawn = found["T_plain"] + (found["T_full"] - found["T_plain"]) * runs * run / steps
+    for word, level in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+        assert found[f"tpot_{word}"] == pytest.approx(np.quantile(drawn, level), rel=0.1)
 
 
 def test_prefill_waits_as_a_single_server():
