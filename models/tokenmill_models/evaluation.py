@@ -117,10 +117,11 @@ def with_judge(arch: Architecture, judge: Architecture) -> Role:
 
 
 def _sized(part: Role) -> Role:
-    """Return a part whose power is the limit of its devices: then rows differ by size and time alone."""
+    """Return a part that can be paired: power at the limit of its devices, so that rows differ by size and time; replicas doubled."""
     graph = Graph(dict(part.graph.formulas))
     limit = graph.let("eval_limit", "W", "power limit of all replicas", energy.tdp * part.ports["ranks"])
-    return replace(part, graph=graph, ports={**part.ports, "power_loaded": limit})
+    axes = (*part.axes[:-1], replace(part.axes[-1], values=own.DOUBLED))
+    return replace(part, axes=axes, graph=graph, ports={**part.ports, "power_loaded": limit})
 
 
 def _held(ranks: sp.Symbol) -> Rule:

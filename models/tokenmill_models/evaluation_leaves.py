@@ -22,6 +22,8 @@ replicas = declare("eval_replicas", "1", "replicas that share the prompts", orig
 judged = "judge.model"
 
 REPLICAS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+DOUBLED = (1, 2, 4, 8, 16, 32, 64)
+"""Replicas of a pool that is paired with another: every pair of sizes is looked at."""
 AXES = {
     **{
         name: axis

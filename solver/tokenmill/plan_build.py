@@ -199,7 +199,7 @@ def _pool(answer: Answer, key: str, site: str, rows: Sequence[Running]) -> p.Poo
         system=column.system,
         site=site,
         chips=whole(replicas * column.chips),
-        replicas=whole(replicas),
+        replicas=whole(replicas * (column.layout.get("layout.replicas", 1) if column.kind != "pool" else 1)),
         layout=layout["layout"],
         precision=layout["precision"],
         batch=_batch(predicted.get("predicted", {}), layout),
