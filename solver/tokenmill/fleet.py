@@ -72,7 +72,7 @@ def adapt(problem: Problem, found: Any) -> None:
             if least < most:
                 found.elastic[name] = least / most
     found.searched = [
-        slower(with_spot(searched, found.offers, _restart(problem, searched)), robust.times)
+        slower(_spread(problem, searched, found.offers), robust.times)
         for searched in found.searched
     ]
 
@@ -103,6 +103,14 @@ def _headroom(problem: Problem, name: str) -> float:
 def _restart(problem: Problem, searched: Searched) -> float:
     workload = next(w for w in problem.workloads if w.name == searched.columns.workload)
     return float(workload.values.get("restart") or assumed("restart"))
+
+
+def _spread(problem: Problem, searched: Searched, offers: Sequence[Offer]) -> Searched:
+    """Return the search with columns on the spot market, unless the workload may not be interrupted."""
+    workload = next(w for w in problem.workloads if w.name == searched.columns.workload)
+    if workload.values.get("interruptible") is False:
+        return searched
+    return with_spot(searched, offers, _restart(problem, searched))
 
 
 def _with_failures(offer: Offer, catalog: Any) -> Offer:

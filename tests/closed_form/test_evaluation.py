@@ -110,3 +110,33 @@ def test_the_judge_has_its_own_model_and_keeps_up():
 def test_no_more_run_at_once_than_there_are_answers():
     plan = solved(more="passes = 1\n[workload.engine]\nbatch = 4096", layout="tp = 1\npp = 1\nreplicas = 8")
     assert pool(plan).batch * 8 <= 20000
+
+
+SPOT = """
+[[hardware.supply]]
+system = "hgx-h100"
+preemptions_per_day = 6
+[[workload]]
+name = "suite"
+stage = "evaluation"
+model = "llama-3.1-8b"
+prompts = 20000
+input_tokens = 10
+output_tokens = 500
+"""
+
+
+@pytest.mark.parametrize(("interruptible", "market"), [("true", "spot"), ("false", "on-demand")])
+def test_work_that_may_be_stopped_stands_on_spot_and_takes_longer(interruptible, market):
+    prices = "".join(
+        f'[[hardware.price]]\nsystem = "hgx-h100"\nmarket = "{name}"\nper_chip_hour = "${price}/h"\n'
+        for name, price in (("on-demand", 3), ("spot", 1.5))
+    )
+    head = '[hardware]\nsystems = ["hgx-h100"]\nmarkets = ["on-demand", "spot"]\n' + prices
+    plan = api.solve(load_problem(head + SPOT + f"interruptible = {interruptible}\n"))
+    (run,) = plan.runs
+    assert run.market == market
+    undisturbed = pool(plan).predicted["wall_time"]
+    # six stops a day, each with ten minutes of work done again at most: a few percent
+    assert undisturbed <= run.end <= undisturbed * (1.1 if market == "spot" else 1 + 1e-9)
+    assert (run.end > undisturbed * 1.001) == (market == "spot")
