@@ -93,13 +93,12 @@ def _sustained(graph: Graph) -> tuple[sp.Symbol, Speed]:
     """Define the power that a device sheds for long, and what that leaves of its peaks."""
     cap = graph.let("P_cap", "W", "power that a device sheds for long",
                     sp.Piecewise((minimum(energy.tdp, own.sustained), own.sustained > 0), (energy.tdp, True)))  # fmt: skip
-    above = maximum(cap - energy.idle, TINY) / (energy.tdp - energy.idle)
+    above = graph.let("power_above", "1", "share of the power above idle that can be sustained",
+                      maximum(cap - energy.idle, TINY) / (energy.tdp - energy.idle))  # fmt: skip
     clock = graph.let(
         "clock", "1", "share of the clock that can be sustained", minimum(1, above**own.clock_share), source=SUSTAINED
     )
-    wire = graph.let("wire_sustained", "1", "share of the bandwidth that can be sustained",
-                     above / own.memory_power, source=SUSTAINED)  # fmt: skip
-    return cap, Speed(clock, wire)
+    return cap, Speed(clock, above)
 
 
 def _memory(graph: Graph, arch: Architecture, room: sp.Expr) -> Memory:

@@ -28,10 +28,10 @@ OFFLOAD = Source(
 
 @dataclass(frozen=True)
 class Speed:
-    """What the power that a device can shed leaves: share of the clock of compute, most share of the bandwidth [1]."""
+    """What the power that a device can shed leaves: share of the clock of compute, share of the power above idle [1]."""
 
     compute: sp.Symbol
-    bandwidth: sp.Symbol
+    power: sp.Symbol
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,8 @@ def _operations(
         for one in work.operations.values():
             compute = graph.let(f"C_device_{one.name}", "s", f"compute time of {one.name} on the device",
                                 one.flops / (F * own.compute_share * speed.compute), source=ROOFLINE)  # fmt: skip
-            wire = W * minimum(_share(one), speed.bandwidth)
+            share = _share(one)
+            wire = W * share * minimum(1, speed.power / minimum(1, own.memory_power * share))
             moved = one.bytes + (passes - 1) * one.weights
             time = graph.let(f"T_device_{one.name}", "s", f"time of {one.name} on the device",
                              maximum(compute, moved / wire), source=ROOFLINE)  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill import data
+from tokenmill.calibration_devices import calibrate_devices
 from tokenmill.calibration_fit import write_constants
 from tokenmill.calibration_kernels import fit_kernels
 from tokenmill.calibration_training import calibrate_training
@@ -19,4 +20,5 @@ def calibrate(into: Path | None = None) -> dict[str, Any]:
     kernels = fit_kernels(data.path("measured") / "kernels", load_catalog())
     write_constants(kernels, folder / "kernels.csv")
     trained = calibrate_training(folder)
-    return {"tables": {"kernels.csv": len(kernels), **trained}, "folder": str(folder)}
+    devices = calibrate_devices(folder)
+    return {"tables": {"kernels.csv": len(kernels), **trained, **devices}, "folder": str(folder)}
