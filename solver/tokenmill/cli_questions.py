@@ -32,6 +32,7 @@ requests_per_second = 0.001     # so few that only memory decides
 input_tokens = {input_tokens}
 output_tokens = {output_tokens}
 [workload.engine]
+disaggregated = false
 context_limit = {context}
 [workload.layout]
 chips = {chips}

@@ -248,7 +248,7 @@ def with_limit(plan, limit):
 def test_marks_name_what_the_formulas_miss(plan):
     report = simulate(plan, generated(plan, "chat", 3000), options=Options(warm=0.2))
     pool = plan.workloads["chat"].pools[0]
-    exact = {**pool.predicted, "ttft": report.ttft, "tpot": report.gap, "e2e": report.e2e}
+    exact = {**pool.predicted, "ttft": report.ttft, "tpot": report.tpot, "itl": report.gap, "e2e": report.e2e}
     double = {**exact, "ttft": {**report.ttft, "p95": 2 * report.ttft["p95"]}}
     for predicted, count in ((exact, 0), (double, 1)):
         chat = replace(plan.workloads["chat"], pools=(replace(pool, predicted=predicted),))

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tokenmill.candidates.bind import ABSENT, Leaf
+from tokenmill.candidates.bind import ABSENT, IDEAL, Leaf
 from tokenmill.candidates.columns import Column
 from tokenmill.candidates.evaluate import group_values
-from tokenmill.candidates.program import Program
+from tokenmill.candidates.program import Program, group_leaves
 from tokenmill.candidates.search import Context
 from tokenmill.efficiency import intervals
 from tokenmill.errors import CatalogError
@@ -89,7 +89,7 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
     wanted = {name: symbol for name, symbol in wanted.items() if _given(context.program, symbol, values)}
     walked = walk(context.program.graph, wanted.values(), values)
     scalars, of_classes = _leaves(context)
-    leaves = scalars | {name: found[index] for name, found in of_classes.items()}
+    leaves = scalars | {name: found[index] for name, found in of_classes.items()} | _exchange_leaves(context, values)
     nodes = trace_of(context.program.graph, wanted, walked, leaves)
     for node in nodes.values():
         node["inputs"] = [_linked(item, renamed) for item in node["inputs"]]
@@ -105,9 +105,9 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
 
 
 def _intervals(context: Context, figures: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """Return the intervals of predicted figures; what the file lays down (an MFU) has none."""
+    """Return the intervals of predicted figures; what the file lays down (an MFU, ideal efficiency) has none."""
     binder, model = context.binder, context.binder.architecture
-    if binder.assume.mfu:
+    if binder.assume.mfu or binder.assume.efficiency == "ideal":
         return {}
     sparse = model is not None and any(kind.mlp.expert for kind in model.layers)
     return intervals(binder.catalog, binder.workload.stage, binder.chip.id, sparse, figures)
@@ -125,6 +125,20 @@ def _moved(node: Node, part: str) -> Node:
 
 def _linked(item: Any, renamed: Mapping[str, str]) -> Any:
     return renamed.get(item["symbol"], item) if isinstance(item, dict) else item
+
+
+def _exchange_leaves(context: Context, values: Mapping[str, Any]) -> dict[str, Leaf]:
+    """Return where the leaves of groups come from: shares of the wire as measured, latencies as the topology lays down."""
+    found: dict[str, Leaf] = {}
+    for group in context.program.sizes:
+        for name, part, level in group_leaves(group):
+            if part == "eta":
+                found[name] = context.links[level]
+            elif part == "alpha":
+                ideal = context.setting.ideal
+                source = IDEAL if ideal else "usual latency of such a link (topology_defaults.toml)"
+                found[name] = Leaf(float(np.max(values[name])), source, "input" if ideal else "guess")
+    return found
 
 
 def _evidence(context: Context, symbol: Any, leaves: Mapping[str, Leaf]) -> str:
