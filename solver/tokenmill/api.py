@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def solve(
-    problem: Problem, *, time_limit: float | None = None, gap: float | None = None, catalog: Catalog | None = None
+    problem: Problem, *, time_limit: float | str | None = None, gap: float | None = None, catalog: Catalog | None = None
 ) -> Plan:
     """Return the plan for a problem: columns searched, programme solved and proven, answer audited and traced.
 
-    `time_limit` [s, of the programme: the search before it is not counted] and `gap` (relative) win over the problem's
+    `time_limit` [s, or text such as "60 s"; of the programme: the search before it is not counted] and `gap` (relative) win over the problem's
     own. Infeasible and stopped by a limit are results.
 
     Raises
@@ -44,7 +44,7 @@ def solve(
     found = prepare(problem, catalog)
     fleet.adapt(problem, found)
     best: Any = None
-    limit, spent = problem.time_limit if time_limit is None else time_limit, 0.0
+    limit, spent = problem.time_limit if time_limit is None else _seconds(time_limit), 0.0
     for searched, outcome in cases(problem, found.searched, found.stages):
         began = time.perf_counter()
         solution = solve_programme(
@@ -71,6 +71,17 @@ def solve(
     return fleet.price_of_robustness(
         asked, plan, lambda bare: solve(bare, time_limit=time_limit, gap=gap, catalog=catalog)
     )
+
+
+def _seconds(time: float | str) -> float:
+    if not isinstance(time, str):
+        return time
+    from tokenmill.units import QuantityError, parse_quantity
+
+    try:
+        return parse_quantity(time, "s")
+    except QuantityError as error:
+        raise ProblemError([Mistake("time_limit", error.found, error.allowed)]) from error
 
 
 def _better(one: Any, other: Any) -> bool:
