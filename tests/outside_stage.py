@@ -16,7 +16,9 @@ bandwidth = declare("shop_bandwidth", "B/s", "memory speed of a press", origin="
 width = declare("shop_width", "1", "presses of a line", origin="axis.width", sign="positive")
 queue = declare("shop_queue", "1", "pages in flight", origin="axis.queue", sign="positive")
 hold = declare("shop_hold", "1", "share of the patience a line takes", origin="axis.hold", sign="positive")
-patience = declare("shop_patience", "1", "most that the shares of patience may sum to", origin="input.patience", sign="positive")
+patience = declare(
+    "shop_patience", "1", "most that the shares of patience may sum to", origin="input.patience", sign="positive"
+)
 longest = declare("shop_longest", "s", "most time of a page", origin="input.longest", sign="positive")
 idle = declare("shop_idle", "W", "draw of an idle press", origin="chip.idle_power")
 tdp = declare("shop_tdp", "W", "limit of a press", origin="chip.tdp")
@@ -24,7 +26,9 @@ squeeze = constant("shop_squeeze", 1e-3, "1", "share of a page's bytes that is h
 gloss = declare("shop_gloss", "1", "work factor of the paper", origin="axis.paper", sign="positive")
 
 INK = Axis("ink", "press.ink", ("bf16", "fp32"), "number format of the press", default=("bf16",))
-PAPER = Axis("paper", "press.paper", ("plain", "glossy"), "paper", codes={"plain": {gloss: 1.0}, "glossy": {gloss: 1.5}})
+PAPER = Axis(
+    "paper", "press.paper", ("plain", "glossy"), "paper", codes={"plain": {gloss: 1.0}, "glossy": {gloss: 1.5}}
+)
 WIDTH = Axis("width", "press.width", (1, 2, 4), "presses of a line", width)
 HOLD = Axis("hold", "press.hold", (0.25, 0.5, 0.75), "share of the patience", hold)
 QUEUE = Axis("queue", "press.queue", (1, 2, 4, 8), "pages in flight", queue, operate=True)
@@ -116,7 +120,9 @@ def _survey() -> Role:
         "power_loaded": graph.let("survey_power", "W", "draw", walk_power + clerk_power),
     }
     parts = {"walkers": _part("walkers", visit / (peak * crew)), "clerks": _part("clerks", visit / (4 * peak * crew))}
-    return Role("survey", "run", (), graph, (), (), ports, {"step_time": step, "wall_time": ports["duration"]}, parts=parts)
+    return Role(
+        "survey", "run", (), graph, (), (), ports, {"step_time": step, "wall_time": ports["duration"]}, parts=parts
+    )
 
 
 SURVEY = StageModel(

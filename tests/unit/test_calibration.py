@@ -90,7 +90,9 @@ def test_intervals_follow_the_residuals_of_their_class() -> None:
     from tokenmill.efficiency import intervals, residuals
 
     low, high = residuals()["pretraining", "step_time", "calibrated", ""]
-    found = intervals(load_catalog(), "pretraining", "h100-sxm", False, {"step_time": 2.0, "tokens_per_second": 5.0, "steps": 3.0})
+    found = intervals(
+        load_catalog(), "pretraining", "h100-sxm", False, {"step_time": 2.0, "tokens_per_second": 5.0, "steps": 3.0}
+    )
     assert found["step_time"] == pytest.approx((2 * np.exp(low), 2 * np.exp(high)))
     assert found["tokens_per_second"] == pytest.approx((5 * np.exp(-high), 5 * np.exp(-low)))
     assert "steps" not in found

@@ -46,7 +46,11 @@ def test_columns_are_what_plain_loops_find(catalog):
             for rate, kind in zip(point.rate, KINDS, strict=True):
                 layout = column.layout
                 _, expected = setter_by_hand(
-                    chip, layout["press.width"], point.values["press.queue"], layout["press.paper"], kind.values["page_work"]
+                    chip,
+                    layout["press.width"],
+                    point.values["press.queue"],
+                    layout["press.paper"],
+                    kind.values["page_work"],
                 )
                 assert rate == pytest.approx(expected, rel=1e-12)
     # a line of twice the width is twice the speed for twice the presses: no width dominates another,
