@@ -163,6 +163,7 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
     data = catalog_for(problem, catalog)
     found = Found(data, *every_offer(problem, data, stages()))
     systems = tuple(data.system(name) for name in dict.fromkeys(offer.system for offer in found.offers))
+    users = {data.system(name).id for w in problem.workloads for name in named(w, stages()[w.stage])}
     network = data.network(problem.hardware.fabric) if problem.hardware.fabric else None
     found.arcs = site_graph([s.name for s in problem.hardware.sites], systems, problem.hardware.wan, network).arcs()
     for workload in problem.workloads:
@@ -174,7 +175,8 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
             for item in stage.inputs
             if item.kind == "architecture" and workload.values.get(item.name)
         }
-        ask = Ask(a_replica(workload, stage), stage, problem, data, model, systems, power, further)
+        may = systems if named(workload, stage) else tuple(system for system in systems if system.id not in users)
+        ask = Ask(a_replica(workload, stage), stage, problem, data, model, may, power, further)
         found.searched.append(search(ask))
         found.stages[workload.name] = stage
         if closed(workload, stage):

@@ -180,3 +180,31 @@ weights = "q4_k_m"
     # $2000 written off over five years, without interest, one year of it planned
     assert plan.cost.by_kind["capital"] == pytest.approx(50 * 2000 / 5)
     assert plan.purchases[0].count == 50
+
+
+def test_users_devices_do_nobody_elses_work():
+    text = """
+[hardware]
+systems = ["hgx-h100"]
+[[workload]]
+name = "phones"
+stage = "edge"
+model = "llama-3.2-1b"
+devices = "apple-a18-pro"
+tokens_per_day = 1000
+units = 10
+[workload.precision]
+weights = "q4_k_m"
+[[workload]]
+name = "chat"
+stage = "serving"
+model = "llama-3.1-8b"
+[workload.demand]
+requests_per_second = 1
+input_tokens = 100
+output_tokens = 100
+"""
+    plan = _solved(text)
+    assert {pool.system for pool in plan.workloads["chat"].pools} == {"hgx-h100"}
+    assert {pool.system for pool in plan.workloads["phones"].pools} == {"apple-a18-pro"}
+    assert {p.system: p.count for p in plan.purchases}["apple-a18-pro"] == 10
