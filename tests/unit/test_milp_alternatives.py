@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
-from math import inf
 
 import numpy as np
 import pytest
 
 from cross_check.brute_force import random_case
-from cross_check.toys import FREE, pool, pool_column, problem, rent, solve
+from cross_check.toys import pool, pool_column, problem, rent, solve
+from tokenmill.milp import narrow
+from tokenmill.milp.dominance import dominated
 from tokenmill.milp.formulation import formulate, solve_programme
 from tokenmill.milp.highs import solve_arrays
 from tokenmill.milp.narrow import narrowed, relaxed, solve_narrowed, systems_of
@@ -69,25 +70,43 @@ def test_leaving_out_loses_no_plan_within_the_limit():
         assert (part.upper <= arrays.upper).all()
 
 
-def test_a_large_programme_is_solved_by_way_of_a_first_plan():
+def test_a_large_programme_is_solved_by_way_of_a_first_plan(monkeypatch):
+    monkeypatch.setattr(narrow, "FEW", 5)
     rng = np.random.default_rng(1)
-    names = [f"s{n}" for n in range(12)]
+    names = [f"s{n}" for n in range(8)]
     columns = [
-        pool(*(pool_column(chips=int(g), rate=float(g * r), system=name, name=f"{name}-{g}")
-               for name in names for g, r in zip(rng.integers(1, 9, 16).tolist(), rng.uniform(0.8, 1.3, 16).tolist(), strict=True)))
-    ]  # fmt: skip
-    columns = [replace(columns[0], columns={"mixed": tuple({c.key: c for c in columns[0].columns["mixed"]}.values())})]
-    offers = [rent(float(price), system=name) for name, price in zip(names, rng.uniform(10, 14, 12), strict=True)]
-    asked = problem(hardware={"sites": (FREE,)})
-    more = {"chat": np.full((2, 1), 33.0)}
-    asked = replace(asked, horizon=replace(asked.horizon, periods=2))
-    build = formulate(build_sets(asked, columns, offers, (), more, more)).build
-    arrays = build.programme.arrays(objective(build, asked.objectives[0], 0))
-    assert arrays.integer.sum() > 100
+        pool(
+            *(
+                pool_column(chips=g, rate=float(g * rng.uniform(0.8, 1.3)), system=name, name=f"{name}-{g}")
+                for name in names
+                for g in (2, 3, 8)
+            )
+        )
+    ]
+    offers = [rent(float(price), system=name) for name, price in zip(names, rng.uniform(10, 14, 8), strict=True)]
+    table = {"chat": np.array([[33.0]])}
+    build = formulate(build_sets(problem(), columns, offers, (), table, table)).build
+    arrays = build.programme.arrays(objective(build, problem().objectives[0], 0))
     plain = solve_arrays(arrays)
     assert solve_narrowed(arrays, systems_of(build)).objective == pytest.approx(plain.objective)
-    assert solve_narrowed(arrays, systems_of(build), most=inf, start=plain.values).objective == pytest.approx(
-        plain.objective
-    )
-    found = solve_programme(asked, columns, offers, demand=more)
-    assert found.cost_total == pytest.approx(plain.objective)
+    assert solve_narrowed(arrays, systems_of(build), start=plain.values).objective == pytest.approx(plain.objective)
+    assert solve_programme(problem(), columns, offers, demand=table).cost_total == pytest.approx(plain.objective)
+
+
+def test_columns_that_another_replaces_are_left_out():
+    def kept(*made, **more):
+        asked, given = more.get("asked", problem()), more.get("offers", [rent()])
+        return [made[n].key for n in range(len(made)) if n not in dominated(made, asked, given)]
+
+    small, large = pool_column(chips=4, rate=5.0), pool_column(chips=8, rate=9.9)
+    assert kept(small, large) == ["node-4"]  # two small ones stand in its place and carry more
+    assert kept(small, replace(large, points=(replace(large.points[0], rate=(10.1,)),))) == ["node-4", "node-8"]
+    odd = pool_column(chips=5, rate=6.0)
+    assert kept(pool_column(chips=3, rate=5.9), odd) == ["node-3", "node-5"]  # one of three chips carries less
+    assert kept(pool_column(chips=3, rate=6.0), odd) == ["node-3"]
+    hungry = pool_column(chips=4, rate=5.0, watts=900.0, name="hungry")
+    assert kept(hungry, small) == ["hungry"]  # of equals the first; nothing reads power
+    assert kept(hungry, small, asked=problem(limits={"power": 1e6})) == ["node-4"]
+    spread = pool_column(chips=12, rate=14.0)  # takes two domains of eight chips: four small ones stand there
+    assert kept(small, spread) == ["node-4"]
+    assert kept(pool_column(chips=6, rate=8.0), spread, offers=[rent(by_chip=True)]) == ["node-6"]

@@ -117,15 +117,15 @@ def pool_power(build: Build, n: int, h: int, l: int, mean: bool) -> Linear:
     column, stock = build.sets.columns[use.column], build.sets.stocks[use.stock]
     replicas = build.variables.replicas[n, h, l]
     result = Linear({replicas: column.power_idle - column.chips * stock.chip_idle})
-    for p, point in enumerate(column.points):
-        extra = point.power_loaded - column.power_idle
+    extras = {p: column.points[p].power_loaded - column.power_idle for p in build.sets.points[use.column]}
+    for p, extra in extras.items():
         if mean:
             served = _served_factor(build, build.sets.owner[use.column], h, l)
             result.plus(load(build, n, p, h, l), extra * served)
         elif (n, p, h, l) in build.variables.settings:
             result.add(build.variables.settings[n, p, h, l], extra)
-        elif any(point.rate):
-            result.add(replicas, extra)
+    if extras and not mean and (n, next(iter(extras)), h, l) not in build.variables.settings:
+        result.add(replicas, max(extras.values()))
     return result
 
 

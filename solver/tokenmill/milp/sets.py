@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill.candidates.columns import Column, WorkloadColumns
+from tokenmill.milp.dominance import dominated, power_is_tight, useful_points
 from tokenmill.offers import Offer
 from tokenmill.problem import Problem, Site, Workload
 
@@ -170,6 +171,16 @@ class Sets:
         return [n for n, way in enumerate(self.ways) if self.columns[way.column].workload == workload]
 
     @cached_property
+    def points(self) -> tuple[tuple[int, ...], ...]:
+        """Operating points of each column that no other of its points replaces."""
+        return tuple(useful_points(column, self.problem, self.offers) for column in self.columns)
+
+    @cached_property
+    def power_is_tight(self) -> bool:
+        """Whether the draw of loaded replicas is limited or minimised."""
+        return power_is_tight(self.problem)
+
+    @cached_property
     def nodes(self) -> frozenset[str]:
         """Ends of arcs."""
         return frozenset(end for arc in self.arcs for end in (arc.source, arc.target))
@@ -219,7 +230,7 @@ def build_sets(
     order = sorted(range(len(names)), key=lambda n: names[n])
     length = problem.horizon.duration / problem.horizon.periods
     shares = np.array([problem.horizon.slices[names[n]] for n in order])
-    uses, ways = _places(problem, flat, ordered, stocks, sites)
+    uses, ways = _places(problem, flat, ordered, stocks, sites, dominated(flat, problem, ordered))
     return Sets(
         problem=problem, workloads=workloads, columns=tuple(flat), owner=tuple(owner), offers=ordered, sites=sites,
         stocks=stocks, uses=uses, ways=ways, slices=tuple(names[n] for n in order),
@@ -257,12 +268,15 @@ def _places(
     offers: tuple[Offer, ...],
     stocks: tuple[Stock, ...],
     sites: tuple[Site, ...],
+    gone: frozenset[int],
 ) -> tuple[tuple[Use, ...], tuple[Way, ...]]:
-    """Return where every column may stand: its workload's sites, its region's, and its systems' offers there."""
+    """Return where every column (but those gone) may stand: its workload's sites, its region's, its systems' offers there."""
     uses: list[Use] = []
     ways: list[Way] = []
     by_name = {w.name: w for w in problem.workloads}
     for number, column in enumerate(columns):
+        if number in gone:
+            continue
         workload = by_name[column.workload]
         for site_number, site in enumerate(sites):
             if not _admits(workload, site):

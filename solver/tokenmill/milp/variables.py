@@ -5,7 +5,7 @@
 | n[k,i,h] | units of offer k committed (bought or reserved) at site i in period h | systems (chips where had by chip) | integer |
 | u[k,i,h,l] | units of offer k rented, or of one's own switched on, in slice l | the same | integer |
 | x[c,s,i,h,l] | replicas of column c on stock s at site i | replicas | integer |
-| t[c,s,i,p,h,l] | replicas of these that are set to operating point p | replicas | continuous |
+| t[c,s,i,p,h,l] | replicas of these that are set to operating point p, where power is limited | replicas | continuous |
 | q[w,b,r,c,s,i,p,h,l] | share of class b of workload w that route r sends there | 1 | continuous |
 | s[j,c,s,i,h,l] | the j-th spare of these replicas is due | 1 | binary |
 | d[w,b,h,l] | share of a class that is refused | 1 | continuous |
@@ -82,8 +82,8 @@ def _declare_pools(programme: Programme, sets: Sets, made: Variables) -> None:
             column, stock = sets.columns[use.column], sets.stocks[use.stock]
             label = (column.workload, column.role, column.key, stock.key, sets.sites[use.site].name, h, sets.slices[l])
             made.replicas[n, h, l] = programme.variable("replicas", *label, integer=True)
-            useful = [p for p, point in enumerate(column.points) if any(point.rate)]
-            if len(useful) > 1:
+            useful = sets.points[use.column]
+            if len(useful) > 1 and sets.power_is_tight:
                 for p in useful:
                     made.settings[n, p, h, l] = programme.variable("setting", *label, p)
         for w, workload in enumerate(sets.workloads):
@@ -107,8 +107,8 @@ def _declare_shares(programme: Programme, sets: Sets, made: Variables, w: int, h
                 for n in sets.uses_of(w, role):
                     use = sets.uses[n]
                     column = sets.columns[use.column]
-                    for p, point in enumerate(column.points):
-                        if point.rate[b] > 0.0:
+                    for p in sets.points[use.column]:
+                        if column.points[p].rate[b] > 0.0:
                             where = (column.key, sets.stocks[use.stock].key, sets.sites[use.site].name)
                             made.shares[w, b, r, position, n, p, h, l] = programme.variable(
                                 "share", *label, r, position, *where, p, upper=1.0

@@ -3,7 +3,7 @@ r"""Demand, routing and load of pools."""
 from __future__ import annotations
 
 from tokenmill.milp.quantities import Build, load
-from tokenmill.milp.rows import Linear, Requirement
+from tokenmill.milp.rows import Linear, Requirement, total
 
 LAST_RESORT = 100.0  # a limit of money or hardware is easier to ease than what the user wants done
 
@@ -86,7 +86,8 @@ def load_rows(build: Build) -> None:
     | m | share of time that own systems are in maintenance | 1 |
     | t | replicas set to the point (x itself where there is one point; x less spares where these are asked) | replicas |
 
-    Rows ``load`` by (use, point, moment), ``set`` by (use, moment). Dual: the worth of one more replica.
+    Where nothing limits or minimises power, one row over all points: :math:`\sum_p \dots \le (1 - m)\, x`. Rows ``load`` by
+    (use, point, moment) or (use, moment), ``set`` by (use, moment). Dual: the worth of one more replica.
     """
     sets, made = build.sets, build.variables
     for (n, h, l), replicas in made.replicas.items():
@@ -95,14 +96,17 @@ def load_rows(build: Build) -> None:
         ready = 1.0 - (sets.problem.hardware.ownership.maintenance if own else 0.0)
         carrying = made.less_usable.get((n, h, l), Linear({replicas: -1.0}))
         settings = {p: index for (m, p, at, part), index in _settings(build, n).items() if (at, part) == (h, l)}
-        for p in range(len(sets.columns[use.column].points)):
+        for p, index in settings.items():
             left = load(build, n, p, h, l)
             if left.terms:
-                left.plus(Linear({settings[p]: -1.0}) if p in settings else carrying, ready)
-                build.programme.row("load", n, p, h, sets.slices[l], left=left, sense="<=")
+                build.programme.row("load", n, p, h, sets.slices[l], left=left.add(index, -ready), sense="<=")
         if settings:
             left = Linear(dict.fromkeys(settings.values(), 1.0)).plus(carrying)
             build.programme.row("set", n, h, sets.slices[l], left=left, sense="=")
+            continue
+        left = total(load(build, n, p, h, l) for p in sets.points[use.column])
+        if left.terms:
+            build.programme.row("load", n, h, sets.slices[l], left=left.plus(carrying, ready), sense="<=")
 
 
 def _settings(build: Build, n: int) -> dict[tuple[int, int, int, int], int]:
