@@ -63,7 +63,7 @@ def adapt(problem: Problem, found: Any) -> None:
     """Fit what was found to the fleet: offers know failures and preemptions, columns the spot market and worse times."""
     robust = _robust(problem)
     found.offers = [_with_failures(offer, found.catalog) for offer in found.offers]
-    found.served = {name: rates / _headroom(problem, name) for name, rates in found.demand.items()}
+    found.served = {name: rates / _headroom(problem, found.stages[name], name) for name, rates in found.demand.items()}
     for name in found.demand:
         if name not in found.closed:
             least, most = elasticity(problem, name)
@@ -71,10 +71,7 @@ def adapt(problem: Problem, found: Any) -> None:
             found.served[name] = found.served[name] * most
             if least < most:
                 found.elastic[name] = least / most
-    found.searched = [
-        slower(_spread(problem, searched, found.offers), robust.times)
-        for searched in found.searched
-    ]
+    found.searched = [slower(_spread(problem, searched, found.offers), robust.times) for searched in found.searched]
 
 
 def elasticity(problem: Problem, name: str) -> tuple[float, float]:
@@ -95,9 +92,11 @@ def elasticity(problem: Problem, name: str) -> tuple[float, float]:
     return least, most
 
 
-def _headroom(problem: Problem, name: str) -> float:
+def _headroom(problem: Problem, stage: Any, name: str) -> float:
+    """Return 1 + the head-room that stands beside the rate in the workload's table of demand."""
     workload = next(w for w in problem.workloads if w.name == name)
-    return 1.0 + float(workload.values.get("demand.headroom") or 0.0)
+    table = stage.demand.rate.rpartition(".")[0]
+    return 1.0 + float(workload.values.get(f"{table}.headroom") or 0.0)
 
 
 def _restart(problem: Problem, searched: Searched) -> float:
@@ -193,6 +192,8 @@ def changes(now: Mapping[tuple[str, str], float], then: Mapping[tuple[str, str],
     """Return in words what one plan has that another has not."""
     keep = {key for key in now if then.get(key) == now[key]}
     more, less = _listed(then, keep), _listed(now, keep)
+    if not then:
+        return "nothing at all: what may be refused is"
     if more and less:
         return f"{more} in place of {less}"
     return more or (f"without {less}" if less else "the same systems, used otherwise")
