@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+from signal import SIGINT, signal
+from threading import Event, current_thread, main_thread
 from time import perf_counter
 from typing import Any
 
@@ -26,6 +28,7 @@ from tokenmill.milp.scaling import scale
 
 SMALLEST, LARGEST = 1e-9, 1e15
 _threads_of_process: list[int] = []
+_stop = Event()
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ def solve_arrays(
     _accept(solver, solver.passModel(_model(scaled.arrays)), "the programme")
     if start is not None:
         _give_start(solver, start[kept] / scaled.column)
-    _accept(solver, solver.run(), "the solve")
+    with _stoppable(solver, bool(scaled.arrays.integer.any())):
+        _accept(solver, solver.run(), "the solve")
     if solver.getModelStatus() == _status().kUnboundedOrInfeasible:  # presolve cannot tell: ask without it
         _accept(solver, solver.setOptionValue("presolve", "off"), "presolve off")
         _accept(solver, solver.run(), "the solve")
@@ -243,6 +247,31 @@ def _refuse_extremes(arrays: Arrays) -> None:
         raise SolverError(
             f"coefficients from {size.min():.3g} to {size.max():.3g}: beyond what HiGHS keeps, {SMALLEST} to {LARGEST}"
         )
+
+
+def forget_stop() -> None:
+    """Begin anew: a wish to stop was for what ran before."""
+    _stop.clear()
+
+
+def stop_is_asked() -> bool:
+    """Tell whether the user asked to stop (Ctrl-C) since the beginning: the best plan in hand is the answer."""
+    return _stop.is_set()
+
+
+@contextmanager
+def _stoppable(solver: Any, whole: bool) -> Iterator[None]:
+    """Let Ctrl-C end a search with the plan in hand in place of an exception."""
+    if not whole or current_thread() is not main_thread():
+        yield
+        return
+    before = signal(SIGINT, lambda *_: _stop.set())
+    # the solver asks now and then; it is then that Python hears the signal
+    solver.cbMipInterrupt.subscribe(lambda event: event.interrupt() if _stop.is_set() else None)
+    try:
+        yield
+    finally:
+        signal(SIGINT, before)
 
 
 @contextmanager

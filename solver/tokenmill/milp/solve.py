@@ -16,7 +16,7 @@ from tokenmill.milp.binding import bindings
 from tokenmill.milp.cbc import solve_cbc
 from tokenmill.milp.constraints.flows import Sent
 from tokenmill.milp.constraints.limits import enough
-from tokenmill.milp.highs import Outcome, fixed, solve_arrays
+from tokenmill.milp.highs import Outcome, fixed, forget_stop, solve_arrays, stop_is_asked
 from tokenmill.milp.infeasible import shortfalls, without_columns
 from tokenmill.milp.narrow import FEW, narrowed, relaxed, solve_narrowed, systems_of
 from tokenmill.milp.objective import chip_seconds, goal, kinds, objective, order_of_names, weighted_energy
@@ -83,6 +83,7 @@ class Best:
 def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solution:
     """Return the solution of a problem: optimise, explain what is missing, or decode and re-check."""
     clock = Clock(wish.time_limit)
+    forget_stop()
     lacking = without_columns(sets)
     if lacking:
         return Solution(Termination("infeasible", seconds=clock.spent()), infeasible=lacking)
@@ -97,7 +98,7 @@ def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solu
     if isinstance(best.objectives[0], Ratio):  # what a step saves of a ratio is not linear: not computed
         termination = replace(ended_as(ended, solution), seconds=clock.spent())
         return replace(solution, termination=termination)
-    longest = max(PATIENCE, clock.spent())
+    longest = 0.0 if stop_is_asked() else max(PATIENCE, clock.spent())
     fresh = formulate()
     arrays = fresh.build.programme.arrays(objective(fresh.build, sets.problem.objectives[0], 0))
     found = bindings(fresh.build, arrays, best, wish, clock, longest)
@@ -154,10 +155,12 @@ def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
         _hold(build, expression, outcome.objective or 0.0, f"objective {number}")
     if first is None or values is None:  # a problem has at least one objective
         raise ValueError("a problem without an objective")
-    if (first.gap or 0.0) <= PROVEN:
+    if first.gap is not None and first.gap <= PROVEN and not stop_is_asked():
         values = _settle_ties(build, values, wish, clock, notes)
     else:
-        notes.append("ties were not settled: the gap that was proven is over 1e-6")
+        notes.append(
+            f"ties were not settled: {'stopped' if stop_is_asked() else 'the gap that was proven is over 1e-6'}"
+        )
     values = _padded(values, build)
     last = expressions[0]
     rest = _rest(build, values, last.at(last.value(values)) if isinstance(last, Ratio) else last)
