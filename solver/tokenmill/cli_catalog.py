@@ -39,7 +39,7 @@ def list_entries(
     if json:
         out.write_json({"schema": 1, "kind": kind, "rows": rows})
         return 0
-    from tokenmill.report.text import print_rows
+    from tokenmill.report.text_rows import print_rows
 
     print_rows(rows)
     return 0
@@ -71,7 +71,7 @@ def show_entry(
     if json:
         out.write_json({"schema": 1, **entry})
         return 0
-    from tokenmill.report.text import print_entry
+    from tokenmill.report.text_rows import print_entry
 
     print_entry(entry)
     return 0
@@ -106,7 +106,7 @@ def import_prices(
     if json:
         _show({"prices": found.prices, "refused": found.refused}, json)
         return 0
-    from tokenmill.report.text import print_rows
+    from tokenmill.report.text_rows import print_rows
 
     print_rows([asdict(price) for price in found.prices])
     for reason in found.refused:
@@ -144,7 +144,7 @@ def _show(data: dict[str, Any], json: bool) -> None:
     if json:
         out.write_json({"schema": 1, **encode(data)})
         return
-    from tokenmill.report.text import print_entry
+    from tokenmill.report.text_rows import print_entry
 
     print_entry(encode(data))
 

@@ -67,16 +67,25 @@ def fits(
     from tokenmill.catalog import load_catalog
 
     most = load_catalog().system(system).chips
-    text = FITS.format(
-        chips=sorted({most, *(2**n for n in range(most.bit_length()))}),
-        title=_quoted(f"Does {model} fit on {system}?"),
-        model=_quoted(model),
-        system=_quoted(system),
-        context=context,
-        input_tokens=context - context // 8,
-        output_tokens=context // 8,
-    )
-    return _answer(text, write or Path(f"fits-{_file_name(model)}-{_file_name(system)}.toml"), json)
+    sizes = sorted({most, *(2**n for n in range(most.bit_length()))})
+    path = write or Path(f"fits-{_file_name(model)}-{_file_name(system)}.toml")
+
+    def on(chips: list[int]) -> Any:
+        text = FITS.format(
+            chips=chips,
+            title=_quoted(f"Does {model} fit on {system}?"),
+            model=_quoted(model),
+            system=_quoted(system),
+            context=context,
+            input_tokens=context - context // 8,
+            output_tokens=context // 8,
+        )
+        return _solved(text, path)
+
+    # the fewest chips that hold it; where none do, one problem with all numbers says why
+    tried = (on([chips]) for chips in sizes)
+    plan = next((plan for plan in tried if plan.status != "infeasible"), None) or on(sizes)
+    return _print(plan, path, json, _verdict(plan, model, system))
 
 
 def size(
@@ -99,7 +108,8 @@ def size(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
     )
-    return _answer(text, write or Path(f"size-{_file_name(model)}.toml"), json)
+    path = write or Path(f"size-{_file_name(model)}.toml")
+    return _print(_solved(text, path), path, json)
 
 
 def simulate(
@@ -140,19 +150,40 @@ def simulate(
     return 0
 
 
-def _answer(text: str, path: Path, json: bool) -> int:
+def _verdict(plan: Any, model: str, system: str) -> str:
+    """Return whether a model fits, and on what, in one line."""
+    from tokenmill.report.text_words import quantity
+
+    pools = next(iter(plan.workloads.values())).pools if plan.workloads else ()
+    if plan.status == "infeasible":
+        return f"{model} does not fit on {system}."
+    if not pools:
+        return f"Whether {model} fits on {system} was not found out."
+    room = quantity(pools[0].predicted["memory"]["capacity"], "B")
+    chips = "one chip" if pools[0].chips == 1 else f"{pools[0].chips:g} of its chips"
+    return f"{model} fits on {system}: the least is {chips} of {room}."
+
+
+def _solved(text: str, path: Path) -> Any:
+    """Write a problem file and solve it."""
     from tokenmill import api
     from tokenmill.plan_json import write_text
     from tokenmill.reading import load_problem
 
     write_text(text, path)
-    plan: Any = api.solve(load_problem(path))
+    return api.solve(load_problem(path))
+
+
+def _print(plan: Any, path: Path, json: bool, verdict: str = "") -> int:
+    """Print a plan; a verdict stands in place of what to get and what it costs."""
     if json:
         out.write_json(plan.to_dict())
     else:
         from tokenmill.report.text import print_plan
 
-        print_plan(plan)
+        if verdict:
+            typer.echo(verdict)
+        print_plan(plan, bought=not verdict)
         typer.echo(f"\nThe problem is in {path}; change it and run: tokenmill solve {path}")
     return out.exit_code(plan.status)
 

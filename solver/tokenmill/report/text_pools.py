@@ -1,0 +1,132 @@
+"""What runs where for each workload, and what it delivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+
+from tokenmill.plan import Plan, Pool, WorkloadPlan
+from tokenmill.report.text_words import money, per_second, percent, print_table, quantity, say
+
+SITE = {"site": "site"}
+"""Name of the only site where a problem names none, by column."""
+SHOWN_FIGURES = (
+    ("step_time", "s"),
+    ("tokens_per_second", "1/s"),
+    ("tokens_per_second_per_chip", "1/s"),
+    ("mfu", "share"),
+    ("mbu", "share"),
+    ("power_per_chip", "J/s"),
+    ("energy_per_token", "J"),
+)
+LATENCIES = ("ttft", "tpot", "e2e")
+METHODS = ("method",)
+"""Choices besides layout and precision that say what is done."""
+COLUMNS = ("pool", "system", "site", "replicas>", "chips>", "layout", "batch>")
+
+
+def print_workload(console: Console, name: str, workload: WorkloadPlan, asked: Mapping[str, Any]) -> None:
+    """Print a workload's pools, what they deliver beside what was asked, and what time goes to.
+
+    `asked`: the workload's record of the problem.
+    """
+    if not workload.pools:
+        return
+    rows = [
+        (pool.name, pool.system, pool.site, f"{pool.replicas:g}", f"{pool.chips:g}", layout_text(pool), _batch(pool))
+        for pool in workload.pools
+    ]
+    print_table(console, f"{name} ({workload.stage})", COLUMNS, rows, SITE)
+    for pool in workload.pools:
+        for line in _delivers(pool, asked):
+            say(console, f"{pool.name}: {line}")
+    wall = workload.totals.get("wall_time")
+    if wall is not None:
+        good, latest = workload.totals.get("goodput"), asked.get("deadline")
+        limit = f" (asked: at most {quantity(latest, 's')})" if latest is not None else ""
+        say(console, f"wall time {quantity(wall, 's')}{limit}" + (f", goodput {percent(good)}" if good else ""))
+    if workload.bottleneck:
+        held = workload.bottleneck
+        second = f", then {held.second.replace('_', ' ')}" if held.second else ""
+        say(console, f"time goes to {held.resource.replace('_', ' ')} ({percent(held.share)}){second}")
+
+
+def layout_text(pool: Pool) -> str:
+    """Return degrees over 1, then words of a layout, in one line: ``tp 4, pp 2, fp8, kv bf16``."""
+    said = sorted(pool.layout.items(), key=lambda item: isinstance(item[1], str))
+    parts = [str(pool.settings[name]) for name in METHODS if pool.settings.get(name)]
+    parts += [f"{key.replace('_', ' ')} {value}" for key, value in said if _worth_saying(key, value)]
+    return ", ".join(parts + _precisions(pool.precision))
+
+
+def _precisions(formats: Mapping[str, Any]) -> list[str]:
+    """Return the format of the weights, then those that differ from it with what is in them."""
+    given = {key: str(value) for key, value in formats.items() if value is not None}
+    main = given.get("weights", given.get("compute"))
+    return ([main] if main else []) + [f"{key} {value}" for key, value in given.items() if value != main]
+
+
+def _worth_saying(key: str, value: Any) -> bool:
+    return value not in (None, 1, "none", False, "") and key not in ("system", "chips", "replicas", "order")
+
+
+def _batch(pool: Pool) -> str:
+    return "" if pool.batch is None else f"{pool.batch:.4g}"
+
+
+def _delivers(pool: Pool, asked: Mapping[str, Any]) -> Iterable[str]:
+    predicted = pool.predicted
+    for name in LATENCIES:
+        if isinstance(predicted.get(name), Mapping):
+            limits = asked.get("values", {}).get(f"slo.{name}") or {}
+            yield f"{name.upper()} {_percentiles(predicted[name], limits)}"
+    shown = []
+    for name, unit in SHOWN_FIGURES:
+        value = predicted.get(name)
+        if isinstance(value, int | float):
+            text = percent(value) if unit == "share" else per_second(value) if unit == "1/s" else quantity(value, unit)
+            shown.append(f"{name.replace('_', ' ')} {text}")
+    if shown:
+        yield ", ".join(shown)
+    yield from _memory(predicted.get("memory", {}))
+
+
+def _percentiles(values: Mapping[str, float | None], limits: Mapping[str, float | None]) -> str:
+    """Return ``mean 307 ms, p95 478 ms (asked: at most 1 s)``."""
+    parts = []
+    for word, value in values.items():
+        if value is not None:
+            limit = limits.get(word)
+            asked = "" if limit is None else f" (asked: at most {quantity(limit, 's')})"
+            parts.append(f"{word} {quantity(value, 's')}{asked}")
+    return ", ".join(parts)
+
+
+def _memory(memory: Mapping[str, Any]) -> Iterable[str]:
+    used = next((memory[name] for name in ("total", "reserved", "allocated") if memory.get(name)), None)
+    if used is None:
+        return
+    parts = {k: v for k, v in memory.items() if k not in ("total", "capacity", "allocated", "reserved") and v}
+    held = ", ".join(f"{name} {quantity(value, 'B')}" for name, value in parts.items())
+    room = f" of {quantity(memory['capacity'], 'B')}" if memory.get("capacity") else ""
+    yield f"memory of a chip {quantity(used, 'B')}{room}: {held}"
+
+
+def print_runs(console: Console, plan: Plan) -> None:
+    """Print when each run works, and what it costs."""
+    rows = [
+        (
+            run.workload,
+            run.site,
+            run.market,
+            f"{run.chips:g}",
+            quantity(run.start, "s"),
+            quantity(run.end, "s"),
+            "" if run.cost is None else money(run.cost),
+        )
+        for run in plan.runs
+    ]
+    if rows:
+        print_table(console, "Runs", ("workload", "site", "market", "chips>", "start>", "end>", "cost>"), rows, SITE)
