@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -83,8 +84,8 @@ class Compiled:
     def fixed(self, values: Mapping[str, float]) -> Compiled:
         """Return the same function with some inputs fixed (it still takes them): what they cancel is not computed."""
         with _COMPILING:
-            source = specialise(self.source, {name: float(value) for name, value in values.items()})
-        return Compiled(self.inputs, self.outputs, source, _function(source))
+            function = _run(specialise(self.source, {name: float(value) for name, value in values.items()}))
+        return Compiled(self.inputs, self.outputs, self.source, function)
 
     def __call__(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Evaluate: `values` by symbol name (SI units, scalars or arrays) to outputs by symbol name."""
@@ -187,10 +188,14 @@ def _narrowed(
 
 @cache
 def _function(source: str) -> Callable[..., tuple[Any, ...]]:
+    with _COMPILING:
+        return _run(source)
+
+
+def _run(code: str | ast.Module) -> Callable[..., tuple[Any, ...]]:
     namespace: dict[str, Any] = {"np": np}
     # The text was printed above from our own expressions; nothing a user writes reaches it.
-    with _COMPILING:
-        exec(compile(source, "<graph>", "exec"), namespace)
+    exec(compile(code, "<graph>", "exec"), namespace)
     function: Callable[..., tuple[Any, ...]] = namespace["graph"]
     return function
 

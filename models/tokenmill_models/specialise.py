@@ -23,8 +23,8 @@ _COMPARED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
 _CALLED: dict[str, Callable[[list[float]], float]] = {"minimum": min, "maximum": max}
 
 
-def specialise(source: str, fixed: Mapping[str, float]) -> str:
-    """Return the source of a generated function with the inputs `fixed` put in; its parameters stay as they are.
+def specialise(source: str, fixed: Mapping[str, float]) -> ast.Module:
+    """Return the syntax tree of a generated function with the inputs `fixed` put in; its parameters stay as they are.
 
     Only sums, products, quotients by 1 or of 0, minima, maxima and comparisons of known numbers are worked out.
     """
@@ -42,7 +42,7 @@ def specialise(source: str, fixed: Mapping[str, float]) -> str:
         else:
             kept.append(folded)
     function.body = _used(kept)
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    return ast.fix_missing_locations(tree)
 
 
 def _target(line: ast.Assign) -> str:

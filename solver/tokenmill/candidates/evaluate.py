@@ -14,6 +14,8 @@ from tokenmill.candidates.program import NOTHING, Needs, PlacedRule, Program, gr
 from tokenmill.topology import Machine
 
 BLOCK = 1 << 14
+MANY = 1 << 19
+"""Cells from which making a function for the fixed leaves of a search saves more than it costs."""
 TOLERANCE = 1e-9
 
 Array = NDArray[np.float64]
@@ -147,15 +149,18 @@ def _group_field(columns: Mapping[tuple[str, int], Any], part: str, level: int, 
 
 
 def call(
-    program: Program, outputs: Sequence[Any], needs: Needs, axes: Mapping[str, Any], setting: Setting
+    program: Program, outputs: Sequence[Any], needs: Needs, axes: Mapping[str, Any], setting: Setting, many: bool
 ) -> list[Any]:
-    """Evaluate outputs at the axis values `axes` (by symbol name; parts by ``part:<name>`` as row indices)."""
+    """Evaluate outputs at the axis values `axes` (by symbol name; parts by ``part:<name>`` as row indices).
+
+    `many`: so many cells that a function made for the fixed leaves alone is worth its making.
+    """
     values = dict(setting.scalars) | {name: value for name, value in axes.items() if ":" not in name}
     for quantity in needs.parts:
         part = (quantity.origin or "").split(".")[1]
         values[quantity.symbol.name] = setting.parts[quantity.symbol.name][axes[f"part:{part}"].astype(np.int64)]
     values |= {name: array[:, None, None] for name, array in setting.classes.items()}
-    compiled = program.compile(outputs, setting.fixed)
+    compiled = program.compile(outputs, setting.fixed if many else None)
     wanted = frozenset(symbol.name for symbol in compiled.inputs)
     values |= group_values(program, sorted(needs.groups), values, setting, wanted)
     with np.errstate(all="ignore"):
@@ -185,6 +190,7 @@ def apply_rules(
     tally: Tally,
     shape: tuple[int, ...],
     outputs: Sequence[Any] = (),
+    many: bool = False,
 ) -> tuple[NDArray[np.bool_], list[Any]]:
     """Return which cells of `shape` pass every rule, and the outputs; a failure counts under the first rule it misses."""
     keep = np.ones(shape, bool)
@@ -192,7 +198,7 @@ def apply_rules(
     if not sides and not outputs:
         return keep, []
     needs = program.needs(outputs) if outputs else NOTHING
-    results = call(program, [*sides, *outputs], needs.union(*(placed.needs for placed in rules)), axes, setting)
+    results = call(program, [*sides, *outputs], needs.union(*(placed.needs for placed in rules)), axes, setting, many)
     with np.errstate(all="ignore"):
         for placed, left, right in zip(rules, results[: len(sides) : 2], results[1 : len(sides) : 2], strict=True):
             failed, gap = _failures(placed, left, right)
@@ -256,13 +262,14 @@ def _last(
     rules = active(step.rules)
     wanted = list(outputs.values())
     rows = next(iter(parents.values())).size if parents else 1
+    many = rows * values.size * setting.class_count > MANY
     span = max(1, BLOCK // max(1, values.size * setting.class_count))
     for start in range(0, rows, span):
         # parents lie innermost in memory: numpy's inner loops run over thousands of them, not over one axis' few values
         axes: dict[str, Any] = {name: array[start : start + span] for name, array in parents.items()}
         axes[step.carried] = values[:, None]
         shape = (setting.class_count, values.size, min(span, rows - start))
-        keep, results = apply_rules(program, rules, axes, setting, tally, shape, wanted)
+        keep, results = apply_rules(program, rules, axes, setting, tally, shape, wanted, many)
         tally.evaluated += keep.size
         if keep.any():
             arrays = (np.broadcast_to(np.asarray(value, float), shape).transpose(2, 1, 0) for value in results)

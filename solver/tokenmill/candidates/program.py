@@ -88,9 +88,11 @@ class Program:
             self.compiled[wanted] = compile_graph(self.graph, wanted, self.wide)
         if not fixed:
             return self.compiled[wanted]
-        key = (wanted, *sorted(fixed.items()))
+        plain = self.compiled[wanted]
+        taken = {symbol.name: fixed[symbol.name] for symbol in plain.inputs if symbol.name in fixed}
+        key = (wanted, *taken.items())
         if key not in self.compiled:
-            self.compiled[key] = self.compiled[wanted].fixed(fixed)
+            self.compiled[key] = plain.fixed(taken)
         return self.compiled[key]
 
     @cached_property
