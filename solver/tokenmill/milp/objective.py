@@ -143,10 +143,16 @@ def chip_seconds(build: Build) -> Linear:
 
 
 def order_of_names(build: Build) -> Linear:
-    """Return a small weight on every use by its place in canonical order: the last tie-break (by name)."""
-    result = Linear()
+    """Return a small weight on every use by its place in canonical order: the last tie-break (by name).
+
+    Pools that do a whole unit's work come before those that pass it on: of plans alike, the simpler.
+    """
+    sets, result = build.sets, Linear()
+    alone = {(w, route[0]) for w, each in enumerate(sets.workloads) for route in each.routes if len(route) == 1}
     for (n, _, _), index in build.variables.replicas.items():
-        result.add(index, float(n + 1))
+        column = sets.uses[n].column
+        simple = (sets.owner[column], sets.columns[column].role) in alone
+        result.add(index, float(n + 1 + (0 if simple else len(sets.uses))))
     for n, index in build.variables.taken.items():
         result.add(index, float(n + 1))
     for (k, i, *_), index in [*build.variables.new.items(), *build.variables.rented.items()]:
