@@ -126,8 +126,10 @@ def check(
         return 0
     names = ", ".join(f"{w.name} ({w.stage})" for w in problem.workloads)
     typer.echo(f"{file}: no mistakes. Workloads: {names}. {len(problem.defaulted)} keys took their default.")
+    from tokenmill.report.text_words import cut
+
     for note in summary.get("notes", ()):
-        typer.echo(f"  note: {note}")
+        typer.echo(f"  note: {cut(note)}")
     return 0
 
 

@@ -119,8 +119,10 @@ def _summary(plan: Any) -> str:
     if plan.objective.value is None:
         keys = ", ".join(item.key for item in plan.infeasible[:3])
         return f"{plan.status}" + (f" ({keys})" if keys else "")
+    from tokenmill.report.text import objective_text
+
     cost = "" if plan.cost.total is None or plan.objective.name == "cost" else f", cost ${plan.cost.total:,.0f}"
-    return f"{plan.objective.name} {plan.objective.value:,.6g} {plan.objective.unit}{cost}; {_systems(plan)}"
+    return f"{plan.objective.name} {objective_text(plan, plan.objective.value)}{cost}; {_systems(plan)}"
 
 
 def _systems(plan: Any) -> str:

@@ -20,6 +20,11 @@ DEVICES = '["apple-m4-pro", "rtx-4090"]'
 SHOWN = 6  # values of a choice
 DEADLINE = 90 * 86400.0
 LENGTH, RATE, LARGE_COUNT, SMALL_COUNT = 1000, 10, 1e9, 1024  # examples of what has no default
+EXAMPLES: dict[str, Any] = {
+    "ttft": "2 s", "tpot": "50 ms", "e2e": "30 s", "output_tokens": 250, "sequence_length": 4096, "critical_batch": 4096,
+    "min_tokens_per_second": 20,
+}  # fmt: skip
+"""Examples of what has no default, by the last word of the key, where one of its kind would mislead."""
 _FREE = ("number", "word", "flag", "slices", "text", "lengths", "percentiles", "model")
 HEADER = """# {doc}
 # Lines that begin with #key are optional: they show the default, or an example; take the mark away to set them.
@@ -97,9 +102,8 @@ def _lines(stage: StageModel, keys: StageKeys) -> list[tuple[str, str]]:
             continue
         key = key_of_input(item)
         table, label = _split(dotted)
-        found.append(
-            (table, _line(label, _text(key, item.default), _explained(key), item.required or dotted in needed))
-        )
+        text = _text(key, item.default, EXAMPLES.get(label))
+        found.append((table, _line(label, text, _explained(key), item.required or dotted in needed)))
     for owner, inputs in keys.members.items():
         table, label = _split(owner)
         found.append((table, _line(label, _record(inputs), "a list of tables" + _beside(owner == keys.classes))))
@@ -151,11 +155,11 @@ def _record(inputs: Mapping[str, Input]) -> str:
     return f"[{{ {', '.join(parts)} }}]"
 
 
-def _text(key: Key, default: Any) -> str:
-    """Return a value of a key as TOML: its default, else an example."""
-    value = _default(key, default)
+def _text(key: Key, default: Any, sample: Any = None) -> str:
+    """Return a value of a key as TOML: its default, else an example (`sample`, else one of its kind)."""
+    value = _default(key, default if sample is None or key.kind == "percentiles" or _stated(default) else sample)
     if key.kind == "percentiles":
-        return f'{{ {"p95" if "p95" in key.points else key.points[0]} = "{example(key.dimension)}" }}'
+        return f'{{ {"p95" if "p95" in key.points else key.points[0]} = "{sample or example(key.dimension)}" }}'
     if key.kind == "table":
         return f"{{ name = {_plain(key.maximum or 1)} }}"
     if isinstance(value, int | float) and not isinstance(value, bool) and bare_factor(key, si=False) is None:
@@ -165,7 +169,7 @@ def _text(key: Key, default: Any) -> str:
 
 def _default(key: Key, default: Any) -> Any:
     """Return the default where a file could state it, else an example within the bounds."""
-    if isinstance(default, str | bool | int | float) and not (isinstance(default, float) and isinf(default)):
+    if _stated(default):
         return default
     if key.kind == "flag":
         return True
@@ -179,7 +183,16 @@ def _default(key: Key, default: Any) -> Any:
     return MODEL if key.kind == "model" else (*key.among, "text")[0]
 
 
+def _stated(default: Any) -> bool:
+    """Return whether a file could state a default."""
+    return isinstance(default, str | bool | int) or (isinstance(default, float) and not isinf(default))
+
+
 def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else f"{value:.12g}" if isinstance(value, float) else str(value)
+    if isinstance(value, str):
+        return f'"{value}"'
+    if value == int(value) and abs(value) >= 1e4:
+        return f"{int(value):_}"
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

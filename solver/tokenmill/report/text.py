@@ -68,11 +68,12 @@ def _heading(plan: Plan) -> list[str]:
     how = PROVEN if proven else ENDINGS[plan.status].format(gap=gap, limit=ended.limit or "limit")
     lines = [title, f"status {plan.status}, gap {'none' if ended.gap is None else percent(ended.gap)}. {how}"]
     if plan.objective.value is not None:
-        lines.append(f"{plan.objective.name.replace('_', ' ')}: {_objective_value(plan, plan.objective.value)}")
+        lines.append(f"{plan.objective.name.replace('_', ' ')}: {objective_text(plan, plan.objective.value)}")
     return lines
 
 
-def _objective_value(plan: Plan, value: float) -> str:
+def objective_text(plan: Plan, value: float) -> str:
+    """Return a value [unit of the plan's objective] in words: money by the million tokens, energy in watt-hours."""
     unit, _, per = plan.objective.unit.partition("/")
     if per == "token":
         return f"{money(value * 1e6)} per million tokens"
@@ -140,7 +141,7 @@ def _binding(console: Console, plan: Plan) -> None:
         if isinstance(bound.value_of_next, NextUnit):
             following = bound.value_of_next
             step = quantity(following.step, following.unit)
-            line += f": {step} more would save {_objective_value(plan, following.saves)}"
+            line += f": {step} more would save {objective_text(plan, following.saves)}"
         say(console, line)
     _more(console, len(valued) - MOST_LINES, "limits")
 
@@ -154,7 +155,7 @@ def _alternatives(console: Console, plan: Plan) -> None:
     if plan.alternatives:
         console.print("\nOther plans")
     for other in plan.alternatives:
-        worse = _objective_value(plan, other.difference)
+        worse = objective_text(plan, other.difference)
         say(console, f"{other.what_changes}: {worse} more")
 
 

@@ -10,20 +10,24 @@ from rich.table import Table
 
 from tokenmill.explain import value_text
 
-LONGEST = 400
+LONGEST = 300
 """Letters of a line beyond which the rest is left to the JSON."""
 
 
 def say(console: Console, text: str, indent: int = 2, shortened: bool = False) -> None:
     """Print a line, indented; a terminal gets it broken between words, a file or a pipe whole."""
-    if shortened and len(text) > LONGEST:
-        text = text[:LONGEST].rpartition(" ")[0] + " ... (the JSON holds all)"
+    text = cut(text) if shortened else text
     start = " " * indent
     lines = [start + text]
     if console.is_terminal:
         lines = wrap(text, console.width, initial_indent=start, subsequent_indent=start + "  ") or lines
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def cut(text: str) -> str:
+    """Return a text without what lies beyond `LONGEST` letters."""
+    return text if len(text) <= LONGEST else text[:LONGEST].rpartition(" ")[0] + " ... (the JSON holds all)"
 
 
 def print_table(
