@@ -1,4 +1,4 @@
-"""Times of start-up and of solving, each as a ratio to a peer measured in the same run; never a test.
+"""Times of start-up and of solving, and layouts a second, each as a ratio to a peer measured in the same run; never a test.
 
 Prints a table and writes benchmarks/latest.json: [{name, value, unit, size, peer, peer_value, ratio}].
 """
@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from search_rate import search_rate
 
 ROOT = Path(__file__).resolve().parents[1]
 REPEATS = 3
@@ -67,12 +69,13 @@ def solves() -> list[dict]:
 
 
 def main() -> int:
-    rows = start_up() + solves()
+    rows = [*start_up(), *solves(), search_rate()]
     width = max(len(item["name"]) for item in rows)
-    print(f"{'what':<{width}}  {'seconds':>8}  {'ratio':>6}  peer")
+    print(f"{'what':<{width}}  {'value':>11} unit  {'ratio':>7}  peer")
     for item in rows:
         print(
-            f"{item['name']:<{width}}  {item['value']:8.3f}  {item['ratio']:6.2f}  {item['peer']} ({item['peer_value']:.3f} s)"
+            f"{item['name']:<{width}}  {item['value']:11.5g} {item['unit']:<4}  {item['ratio']:7.3g}  "
+            f"{item['peer']} ({item['peer_value']:.4g} {item['unit']}); {item['size']}"
         )
     target = ROOT / "benchmarks" / "latest.json"
     aside = target.with_suffix(".part")
