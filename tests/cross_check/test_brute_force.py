@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import count, islice
 from math import inf
 from random import Random
@@ -18,7 +19,7 @@ from tokenmill.milp.objective import objective
 from tokenmill.milp.sets import build_sets
 from tokenmill.problem import Objective, Ownership
 
-PROBLEMS, MOST_PLANS = 200, 6000
+PROBLEMS, FEW, MOST_PLANS = 200, 60, 6000
 
 
 def programme(case: Case):
@@ -64,10 +65,13 @@ def least_of(case: Case, limit: str) -> float:
     return optimum(replace(case, problem=problem))
 
 
-@pytest.fixture(scope="module")
-def cases() -> list[Case]:
+@cache
+def cases(number: int) -> list[Case]:
     small = (case for seed in count() if plans(case := random_case(seed)) <= MOST_PLANS)
-    return [limited(case, n) for n, case in enumerate(islice(small, PROBLEMS))]
+    return [limited(case, n) for n, case in enumerate(islice(small, number))]
+
+
+several = pytest.mark.parametrize("number", [FEW, pytest.param(PROBLEMS, marks=pytest.mark.slow)])
 
 
 def limited(case: Case, number: int) -> Case:
@@ -101,17 +105,19 @@ def same(a: float, b: float) -> bool:
     return a == b or abs(a - b) <= 1e-6 * max(abs(a), abs(b), 1.0)
 
 
-def test_every_plan_tried(cases):
+@several
+def test_every_plan_tried(number):
     feasible = 0
-    for seed, case in enumerate(cases):
+    for seed, case in enumerate(cases(number)):
         expected, found = best_cost(case), optimum(case)
         assert same(expected, found), f"problem {seed}: every plan tried gives {expected}, the programme {found}"
         feasible += expected < inf
-    assert feasible >= PROBLEMS // 2
+    assert feasible >= number // 2
 
 
-def test_each_feature_decides_often(cases, capsys):
-    shares = {feature: np.mean([decides(case, feature) for case in cases]) for feature in FEATURES}
+@pytest.mark.slow
+def test_each_feature_decides_often(capsys):
+    shares = {feature: np.mean([decides(case, feature) for case in cases(PROBLEMS)]) for feature in FEATURES}
     with capsys.disabled():
         print(
             "\nshare of problems whose optimum a feature changes:", {k: float(round(v, 2)) for k, v in shares.items()}
@@ -120,8 +126,9 @@ def test_each_feature_decides_often(cases, capsys):
 
 
 @pytest.mark.skipif(cbc() is None, reason="CBC is not installed: the extra 'cbc' brings it to PuLP 4")
-def test_second_solver_agrees(cases):
-    for seed, case in enumerate(cases):
+@several
+def test_second_solver_agrees(number):
+    for seed, case in enumerate(cases(number)):
         build, expression = programme(case)
         other = solve_cbc(build.programme, expression)
         found = optimum(case)
