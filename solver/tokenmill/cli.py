@@ -90,7 +90,7 @@ def solve(
         from tokenmill.why_not import why_not as asked_why
 
         answer = asked_why(problem, why_not, time_limit=limit, gap=gap, catalog=data)
-        plan = replace(plan, notes=(*plan.notes, f"why not {answer.text}"))
+        plan = replace(plan, notes=(*plan.notes, f"why not {why_not}? {answer.text}"))
     if json is not None:
         text = dump(plan.to_dict())
         if json == "-":
@@ -100,8 +100,6 @@ def solve(
     from tokenmill.report.text import print_plan
 
     print_plan(plan)
-    if why_not is not None:
-        typer.echo(f"\nWhy not {answer.text}")
     if verified is not None:
         typer.echo(verified.text(), nl=False)
     return out.exit_code(plan.status)

@@ -107,7 +107,8 @@ def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:
         return SOLVED
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # of the command line's own parser
-            return _bad_input([Mistake("command line", error.format_message(), "see tokenmill --help")], arguments)
+            found = error.format_message().rstrip(".")
+            return _bad_input([Mistake("command line", f"{found}; see tokenmill --help", "")], arguments)
         if hasattr(error, "exit_code"):
             return int(error.exit_code)
         return _internal(error, arguments)
