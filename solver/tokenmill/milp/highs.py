@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tokenmill.errors import SolverError
 from tokenmill.milp.rows import Arrays
-from tokenmill.milp.scaling import scale
+from tokenmill.milp.scaling import Scaled, scale
 
 SMALLEST, LARGEST = 1e-9, 1e15
 _threads_of_process: list[int] = []
@@ -82,16 +82,18 @@ def solve_arrays(
     if solver.getModelStatus() == _status().kUnboundedOrInfeasible:  # presolve cannot tell: ask without it
         _accept(solver, solver.setOptionValue("presolve", "off"), "presolve off")
         _accept(solver, solver.run(), "the solve")
-    outcome = _read(solver, bool(arrays.integer.any()), gap)
-    seconds = perf_counter() - began
+    outcome = replace(_read(solver, bool(arrays.integer.any()), gap), seconds=perf_counter() - began)
+    return _unscaled(outcome, scaled, arrays, whole, kept)
+
+
+def _unscaled(outcome: Outcome, scaled: Scaled, arrays: Arrays, whole: Arrays, kept: NDArray[np.int64]) -> Outcome:
+    """Return an outcome of the scaled programme in the units of the whole one, with its own objective, bound and gap."""
     if outcome.values is None:
-        bound = None if outcome.bound is None else outcome.bound / scaled.objective
-        return replace(outcome, bound=bound, seconds=seconds)
+        return replace(outcome, bound=None if outcome.bound is None else outcome.bound / scaled.objective)
     values = np.clip(outcome.values * scaled.column, arrays.lower, arrays.upper)
     objective = float(arrays.cost @ values) + arrays.offset
     bound = None if outcome.bound is None else min(outcome.bound / scaled.objective, objective)
     proven = None if bound is None else (objective - bound) / max(abs(objective), 1e-12) if objective != bound else 0.0
-    duals = None if outcome.duals is None else outcome.duals * scaled.row / scaled.objective
     reduced = None if outcome.reduced is None else outcome.reduced / scaled.column / scaled.objective
     return replace(
         outcome,
@@ -99,8 +101,7 @@ def solve_arrays(
         objective=objective,
         bound=bound,
         gap=proven,
-        seconds=seconds,
-        duals=duals,
+        duals=None if outcome.duals is None else outcome.duals * scaled.row / scaled.objective,
         reduced=None if reduced is None else _spread(reduced, kept, whole),
     )
 
