@@ -37,8 +37,9 @@ lint: $(VENV)/.developed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# as the Python that runs it: the annotations of what is installed are written for that one
 types: $(VENV)/.developed
-	$(BIN)/mypy
+	$(BIN)/mypy --python-version $$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/run.py
