@@ -11,6 +11,7 @@ from tokenmill.cli import main
 from tokenmill.milp.solution import Purchase
 from tokenmill.report.text import print_plan, render
 from tokenmill.report.text_pools import layout_text
+from tokenmill.report.text_rows import fitting
 from tokenmill.report.text_words import LONGEST, per_second, print_table, say
 
 
@@ -93,3 +94,9 @@ def test_fits_answers_in_its_first_line(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("llama-3.1-8b fits on rtx-4090: the least is one chip of ")
     assert main(["fits", "llama-3.1-405b", "rtx-4090"]) == 1
     assert capsys.readouterr().out.startswith("llama-3.1-405b does not fit on rtx-4090.")
+
+
+@pytest.mark.parametrize(("room", "columns"), [(80, 3), (34, 3), (33, 2), (5, 1)])
+def test_columns_that_do_not_fit_a_terminal_are_left_out(room, columns):
+    # 10 + 2 + 10 + 2 + 10 = 34
+    assert fitting([10, 10, 10], room) == columns
