@@ -190,7 +190,16 @@ def _write_residuals(steps: Steps, other: Array, path: Path) -> int:
             if at.size >= MOST_WEIGHT:
                 low, high = residual_quantiles(_outcomes(steps, other, at))
                 found.append(
-                    [stage_of("training"), "step_time", evidence, fold, f"{low:.4f}", f"{high:.4f}", str(at.size), SOURCE]
+                    [
+                        stage_of("training"),
+                        "step_time",
+                        evidence,
+                        fold,
+                        f"{low:.4f}",
+                        f"{high:.4f}",
+                        str(at.size),
+                        SOURCE,
+                    ]
                 )
     aside = path.with_suffix(".new")
     with aside.open("w", newline="", encoding="utf-8") as file:

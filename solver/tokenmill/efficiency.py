@@ -136,7 +136,11 @@ def fitted_figure(catalog: Catalog, chip_id: str, constant: str, precision: str,
 def engine_version(name: str, version: str) -> str:
     """Return the engine of the data that stands for a version: the nearest fitted one ("vllm 0.11"), else the engine itself."""
     asked = _release(version)
-    fitted = {_release(str(entry["version"])): key for key, entry in _engines().items() if key.partition(" ")[0] == name and "version" in entry}
+    fitted = {
+        _release(str(entry["version"])): key
+        for key, entry in _engines().items()
+        if key.partition(" ")[0] == name and "version" in entry
+    }
     return fitted[min(fitted, key=lambda known: abs(known - asked))] if asked and fitted else name
 
 

@@ -99,7 +99,12 @@ def marks_of(plan: Plan, report: SimulationReport) -> list[str]:
     """
     found = []
     for pool in plan.workloads[report.workload].pools:
-        for figure, simulated in (("ttft", report.ttft), ("tpot", report.tpot), ("itl", report.gap), ("e2e", report.e2e)):
+        for figure, simulated in (
+            ("ttft", report.ttft),
+            ("tpot", report.tpot),
+            ("itl", report.gap),
+            ("e2e", report.e2e),
+        ):
             predicted = pool.predicted.get(figure)
             for word in ("p50", "p95"):
                 if not isinstance(predicted, Mapping) or not simulated or predicted.get(word) is None:

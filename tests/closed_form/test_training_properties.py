@@ -33,7 +33,12 @@ def test_figures_are_finite_and_shares_are_whole(layout: dict[str, float], arch:
 @settings(max_examples=40, deadline=None)
 @given(LAYOUT)
 def test_no_layout_beats_the_roofline(layout: dict[str, float]) -> None:
-    ideal = {**IDEAL, "chip.train_product_share": 1.0, "chip.train_attention_share": 1.0, "chip.train_vector_share": 1.0}
+    ideal = {
+        **IDEAL,
+        "chip.train_product_share": 1.0,
+        "chip.train_attention_share": 1.0,
+        "chip.train_vector_share": 1.0,
+    }
     found = figures(LLAMA, ideal, **layout)
     assert found["mfu"] <= 1 + 1e-9
     assert found["hfu"] >= found["mfu"] * (1 - 1e-9)

@@ -62,13 +62,13 @@ def drawn_plan(seed: int):
 
 @cache
 def errors(seed: int) -> dict[str, float]:
-    """Formula over simulation, less one, by figure; the formulas' time per output token is of single tokens."""
+    """Formula over simulation, less one, by figure."""
     plan = drawn_plan(seed)
     (pool,) = plan.workloads["chat"].pools
     lasts = planned_rate(plan, "chat") * pool.predicted["e2e"]["mean"]
     load = generated(plan, "chat", int(np.clip(lasts * LIFETIMES, 4000, 60_000)), seed=seed)
     report = simulate(plan, load, options=Options(warm=0.2))
-    simulated = {"ttft": report.ttft, "tpot": report.gap, "e2e": report.e2e}
+    simulated = {"ttft": report.ttft, "tpot": report.tpot, "e2e": report.e2e}
     return {
         f"{name}.{word}": pool.predicted[name][word] / values[word] - 1
         for name, values in simulated.items()
