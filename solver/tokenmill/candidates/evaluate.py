@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tokenmill.candidates.program import NOTHING, Needs, PlacedRule, Program, group_leaves
 from tokenmill.topology import Machine
 
-BLOCK = 1 << 14
+BLOCK = 1 << 16
 MANY = 1 << 19
 """Cells from which making a function for the fixed leaves of a search saves more than it costs."""
 TOLERANCE = 1e-9
