@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sympy as sp
 
 from tokenmill.calibration_fit import Array, Constant, Fitted, Result, fit, records
 from tokenmill.catalog import Catalog, Chip
@@ -120,7 +119,7 @@ def _numbers(rows: Rows, *names: str) -> list[Array]:
     return list(np.array([[float(row[name]) for name in names] for row in rows]).T)
 
 
-def _leaf(name: str, unit: str = "1") -> sp.Symbol:
+def _leaf(name: str, unit: str = "1") -> Any:
     return declare(f"kernel_{name}", unit, f"{name} of a measured kernel", origin=f"measured.{name}", sign="positive")
 
 
