@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 
 from tokenmill.candidates.program import NOTHING, Needs, PlacedRule, Program, group_leaves
 from tokenmill.topology import Machine
+from tokenmill_models.stage import Rule
 
 BLOCK = 1 << 16
 MANY = 1 << 19
 """Cells from which making a function for the fixed leaves of a search saves more than it costs."""
 TOLERANCE = 1e-9
+MACHINE = Rule(
+    "machine", None, None, "at_most", "a layout stands on the ranks of its machine", cure="hardware.topology"
+)
 
 Array = NDArray[np.float64]
 
@@ -208,6 +212,16 @@ def apply_rules(
     return keep, results[len(sides) :]
 
 
+def _on_machine(
+    most: int, ranks: Any, axes: Mapping[str, Any], keep: NDArray[np.bool_], tally: Tally
+) -> NDArray[np.bool_]:
+    """Drop layouts of more ranks than the machine has: what its topology answers for them would mean nothing."""
+    over = np.broadcast_to(np.asarray(ranks, float) - most, keep.shape)
+    failed = keep & (over > 0)
+    tally.record(PlacedRule(MACHINE, None, None, NOTHING), failed, over, axes)
+    return keep & ~failed
+
+
 @dataclass(frozen=True)
 class Block:
     """Evaluated cells: axis values by symbol name (shapes (n, 1, 1) and (1, k, 1)), which pass (n, k, b), outputs."""
@@ -271,6 +285,8 @@ def _last(
         shape = (setting.class_count, values.size, min(span, rows - start))
         keep, results = apply_rules(program, rules, axes, setting, tally, shape, wanted, many)
         tally.evaluated += keep.size
+        if "ranks" in outputs and not program.role.parts:
+            keep = _on_machine(setting.machine.chips, results[list(outputs).index("ranks")], axes, keep, tally)
         if keep.any():
             arrays = (np.broadcast_to(np.asarray(value, float), shape).transpose(2, 1, 0) for value in results)
             shaped = {name: np.atleast_2d(value).transpose()[:, :, None] for name, value in axes.items()}

@@ -15,7 +15,7 @@ import numpy as np
 from tokenmill.candidates.bind import IDEAL, Binder, Leaf
 from tokenmill.candidates.choices import held_values, numeric_values, word_combinations
 from tokenmill.candidates.columns import Column, CouplingUse, Dropped, WorkloadColumns
-from tokenmill.candidates.evaluate import GroupTable, Setting, Tally, blocks
+from tokenmill.candidates.evaluate import MACHINE, GroupTable, Setting, Tally, blocks
 from tokenmill.candidates.gather import Gathered, Read, columns_of, gather, plain
 from tokenmill.candidates.program import ONLY, PART, Needs, Program, group_leaves, prepare
 from tokenmill.catalog import Catalog, System
@@ -335,7 +335,7 @@ def _counts(ask: Ask, contexts: Mapping[str, Context]) -> dict[str, tuple[float,
 
 def _dropped(ask: Ask, role: Role, tallies: list[tuple[str, Tally]]) -> Iterator[Dropped]:
     every = (role, *role.parts.values())
-    rules = {rule.name: rule for one in every for rule in one.rules}
+    rules = {MACHINE.name: MACHINE} | {rule.name: rule for one in every for rule in one.rules}
     keys = {axis.symbol.name: axis.key for one in every for axis in one.axes if axis.symbol is not None}
     merged: dict[str, Tally] = {}
     for system, tally in tallies:
