@@ -8,34 +8,7 @@ import numpy as np
 import pytest
 
 from tokenmill.topology import Arc, SiteGraph, domain_node, fabric_arcs, fabric_node, site_graph
-
-
-@dataclass(frozen=True)
-class Box:
-    id: str
-    scale_out: float
-    chips: int = 8
-    chips_per_node: int = 8
-    scale_up_domain: int = 8
-    topology: str = "switch"
-    torus_dims: tuple[int, ...] = ()
-    torus_cube: int | None = None
-    link_bandwidth: float = 0.0
-    scale_up: float = 450e9
-    scale_up_pair: float = 450e9
-    in_switch_reduction: bool = False
-    host_link: float = 0.0
-
-
-@dataclass(frozen=True)
-class Net:
-    id: str = "net"
-    kind: str = "fat-tree"
-    bandwidth: float = 25e9
-    leaf: int | None = 32
-    oversubscription: float = 2.0
-    latency: float = 4e-6
-    rails: int | None = None
+from topology_samples import Box, Net
 
 
 @dataclass(frozen=True)
@@ -46,7 +19,11 @@ class Wan:
     latency: float = 60e-3
 
 
-H100, B300, CARD = Box("hgx-h100", 50e9), Box("hgx-b300", 100e9), Box("card", 0.0)
+H100, B300, CARD = (
+    Box(name, scale_up=450e9, scale_up_pair=450e9, scale_out=rate)
+    for name, rate in (("hgx-h100", 50e9), ("hgx-b300", 100e9), ("card", 0.0))
+)
+NET = Net(bandwidth=25e9, leaf=32, oversubscription=2.0, latency=4e-6)
 
 
 def test_a_chip_adds_its_nic_each_way() -> None:
@@ -60,7 +37,7 @@ def test_a_chip_adds_its_nic_each_way() -> None:
 
 
 def test_oversubscription_and_the_slower_side_rule() -> None:
-    arcs = fabric_arcs("here", [B300, CARD], Net())
+    arcs = fabric_arcs("here", [B300, CARD], NET)
     assert [a.per_chip for a in arcs] == [12.5e9] * 4
     assert sum(a.latency for a in arcs[:2]) == pytest.approx(4e-6)
     assert fabric_arcs("here", [CARD]) == []
