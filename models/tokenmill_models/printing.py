@@ -9,7 +9,6 @@ from sympy.printing.latex import LatexPrinter
 from sympy.printing.pycode import PythonCodePrinter
 from sympy.printing.str import StrPrinter
 
-from tokenmill_models.formula import Formula
 from tokenmill_models.symbols import latex_names
 
 
@@ -72,8 +71,3 @@ def python_function(
     code = _PYTHON.doprint(expr)
     start = "import math\n\n\n" if "math." in code else ""
     return f'{start}def {name}({", ".join(heads)}):\n    """{body.lstrip()}\n    """\n    return {code}\n'
-
-
-def formula_text(formula: Formula) -> str:
-    """Return ``symbol = expression`` in one line, with its rounding."""
-    return f"{formula.symbol.name} = {text(formula.rounded)}"

@@ -161,8 +161,3 @@ def engine_figure(name: str, field: str) -> Figure:
     entry = own.get(field) or engines[GENERIC][field]
     evidence = entry["evidence"] if field in own or name == GENERIC else "guess"
     return Figure(float(entry["value"]), entry["unit"], entry["source"], evidence)
-
-
-def engine_fields() -> frozenset[str]:
-    """Return the fields of the generic engine."""
-    return frozenset(_engines()[GENERIC])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tokenmill.problem import Workload
-from tokenmill.reading_keys import Key, key_of_input, keys_of
+from tokenmill.reading_keys import Key, keys_of
 from tokenmill_models.stage import Axis, Input, StageModel
 
 PRECISION = "precision."
@@ -84,8 +84,3 @@ def choice_key(axis: Axis) -> Key:
     whole = all(float(value).is_integer() for value in known)
     least = min(known, default=1)
     return Key(label, "number", axis.doc, whole=whole, minimum=1 if least >= 1 else 0)
-
-
-def input_keys(stage: StageModel) -> dict[str, Key]:
-    """Return every input of a stage as a Key by its dotted name."""
-    return {item.name: key_of_input(item) for item in stage.inputs}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -47,7 +47,6 @@ class Binder:
     words: Mapping[str, Any]
     held: Mapping[str, float]
     defaults: Mapping[str, Any]
-    notes: dict[str, str] = field(default_factory=dict)
 
     def leaf(self, quantity: Quantity) -> Leaf:
         """Return the scalar value of a leaf.

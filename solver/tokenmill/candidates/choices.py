@@ -57,10 +57,8 @@ def _resolved(words: dict[str, Any], architecture: Any, catalog: Catalog, chip: 
     return found
 
 
-def numeric_values(
-    axis: Axis, role: str, workload: Workload, scalars: Mapping[str, float]
-) -> tuple[NDArray[np.float64], bool]:
-    """Return the values of a numeric axis, ascending, and whether the file holds them.
+def numeric_values(axis: Axis, role: str, workload: Workload, scalars: Mapping[str, float]) -> NDArray[np.float64]:
+    """Return the values of a numeric axis, ascending: those the file holds, else the stage's.
 
     A held operating axis is the most that a replica runs at: the grid below it stays.
     """
@@ -72,4 +70,4 @@ def numeric_values(
         chosen = (*(v for v in grid if v < max(held)), *held)
     else:
         chosen = held
-    return np.unique(np.asarray(chosen, dtype=float)), held is not None
+    return np.unique(np.asarray(chosen, dtype=float))

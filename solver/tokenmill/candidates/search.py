@@ -259,7 +259,7 @@ def _grids(program: Program, role: Role, workload: Workload, scalars: Mapping[st
     grids: dict[str, Any] = {ONLY: np.zeros(1)}
     for step in program.steps:
         if step.axis is not None:
-            grids[step.name] = numeric_values(step.axis, role.name, workload, scalars)[0]
+            grids[step.name] = numeric_values(step.axis, role.name, workload, scalars)
     return grids
 
 
