@@ -34,7 +34,7 @@ BOUGHT = ("system", "market", "site", "when", "count>", "chips>", "unit price>",
 def print_plan(plan: Plan, file: TextIO | None = None, bought: bool = True) -> None:
     """Print a plan on a stream (stdout); `bought`: with what to get and what it costs."""
     console = Console(file=file, width=None if file is None else WIDTH, highlight=False)
-    for line in _heading(plan):
+    for line in heading(plan):
         say(console, line, 0)
     if plan.status == "infeasible":
         _infeasible(console, plan)
@@ -60,7 +60,8 @@ def render(plan: Plan) -> str:
     return stream.getvalue()
 
 
-def _heading(plan: Plan) -> list[str]:
+def heading(plan: Plan) -> list[str]:
+    """Return the title, how the solve ended, and the objective with its value."""
     title = plan.problem.get("title") or "Plan"
     ended = plan.termination
     gap = "an unknown gap" if ended.gap is None else percent(ended.gap)
@@ -83,6 +84,14 @@ def objective_text(plan: Plan, value: float) -> str:
 
 
 def _purchases(console: Console, plan: Plan) -> None:
+    _, rows = purchase_rows(plan)
+    if rows:
+        one_period = plan.problem.get("horizon", {}).get("periods") == 1
+        print_table(console, "What to get", BOUGHT, rows, {**SITE, "when": "1"} if one_period else SITE)
+
+
+def purchase_rows(plan: Plan) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the names of columns and the rows of what to get."""
     rows = []
     for item in plan.purchases:
         when = f"{item.period}" if item.period == item.until else f"{item.period}-{item.until}"
@@ -102,9 +111,7 @@ def _purchases(console: Console, plan: Plan) -> None:
                 quantity(item.power, "W"),
             )
         )
-    if rows:
-        one_period = plan.problem.get("horizon", {}).get("periods") == 1
-        print_table(console, "What to get", BOUGHT, rows, {**SITE, "when": "1"} if one_period else SITE)
+    return [name.removesuffix(">") for name in BOUGHT], rows
 
 
 def _cost(console: Console, plan: Plan) -> None:

@@ -40,7 +40,7 @@ def print_workload(console: Console, name: str, workload: WorkloadPlan, asked: M
     ]
     print_table(console, f"{name} ({workload.stage})", COLUMNS, rows, SITE)
     for pool in workload.pools:
-        for line in _delivers(pool, asked):
+        for line in delivers(pool, asked):
             say(console, f"{pool.name}: {line}")
     wall = workload.totals.get("wall_time")
     if wall is not None:
@@ -76,7 +76,8 @@ def _batch(pool: Pool) -> str:
     return "" if pool.batch is None else f"{pool.batch:.4g}"
 
 
-def _delivers(pool: Pool, asked: Mapping[str, Any]) -> Iterable[str]:
+def delivers(pool: Pool, asked: Mapping[str, Any]) -> Iterable[str]:
+    """Yield what a pool is predicted to deliver, beside what was asked, line by line."""
     predicted = pool.predicted
     for name in LATENCIES:
         if isinstance(predicted.get(name), Mapping):
