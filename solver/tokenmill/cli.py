@@ -13,6 +13,7 @@ from tokenmill import cli_output as out
 from tokenmill.cli_catalog import catalog_app, import_app
 from tokenmill.cli_fleet import compare, pareto, sweep
 from tokenmill.cli_measured import calibrate, validate
+from tokenmill.cli_plan import explore, export, report
 from tokenmill.cli_questions import fits, simulate, size
 from tokenmill.errors import Mistake, ProblemError
 
@@ -34,6 +35,9 @@ app.command()(validate)
 app.command()(sweep)
 app.command()(pareto)
 app.command()(compare)
+app.command()(explore)
+app.command()(report)
+app.command()(export)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 CatalogDir = Annotated[
@@ -55,6 +59,9 @@ def solve(
     json: Annotated[
         str | None, typer.Option("--json", metavar="OUT", help="Write the plan as JSON to OUT (- is stdout).")
     ] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="OUT", help="Write the plan as an HTML page to OUT.")
+    ] = None,
     sets: Sets = None,
     catalog: CatalogDir = None,
     plugin: Plugin = None,
@@ -72,7 +79,8 @@ def solve(
     from tokenmill import api
     from tokenmill.plan_json import dump, write_text
 
-    out.check_target(json)
+    out.check_target("--json", json)
+    out.check_target("--report", report)
     data = _prepare(catalog, plugin)
     problem = _problem(file, sets)
     limit = _seconds(time_limit)
@@ -91,6 +99,10 @@ def solve(
 
         answer = asked_why(problem, why_not, time_limit=limit, gap=gap, catalog=data)
         plan = replace(plan, notes=(*plan.notes, f"why not {why_not}? {answer.text}"))
+    if report is not None:
+        from tokenmill.report.html import page
+
+        write_text(page(plan), report)
     if json is not None:
         text = dump(plan.to_dict())
         if json == "-":

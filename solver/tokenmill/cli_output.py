@@ -76,7 +76,7 @@ def json_target(arguments: Sequence[str]) -> str | None:
     return None
 
 
-def check_target(target: str | None) -> None:
+def check_target(option: str, target: str | None) -> None:
     """Refuse an output file whose folder is not there, before any work is done.
 
     Raises
@@ -86,7 +86,7 @@ def check_target(target: str | None) -> None:
     """
     if target in (None, "-") or Path(str(target)).parent.is_dir():
         return
-    raise ProblemError([Mistake("--json", repr(target), "a file in a folder that exists and can be written")])
+    raise ProblemError([Mistake(option, repr(target), "a file in a folder that exists and can be written")])
 
 
 def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:

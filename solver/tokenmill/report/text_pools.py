@@ -55,10 +55,15 @@ def print_workload(console: Console, name: str, workload: WorkloadPlan, asked: M
 
 def layout_text(pool: Pool) -> str:
     """Return degrees over 1, then words of a layout, in one line: ``tp 4, pp 2, fp8, kv bf16``."""
-    said = sorted(pool.layout.items(), key=lambda item: isinstance(item[1], str))
-    parts = [str(pool.settings[name]) for name in METHODS if pool.settings.get(name)]
+    return choices_text(pool.layout, pool.precision, pool.settings)
+
+
+def choices_text(layout: Mapping[str, Any], precision: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return what was chosen of a layout's keys in one line; see `layout_text`."""
+    said = sorted(layout.items(), key=lambda item: isinstance(item[1], str))
+    parts = [str(settings[name]) for name in METHODS if settings.get(name)]
     parts += [f"{key.replace('_', ' ')} {value}" for key, value in said if _worth_saying(key, value)]
-    return ", ".join(parts + _precisions(pool.precision))
+    return ", ".join(parts + _precisions(precision))
 
 
 def _precisions(formats: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,107 @@
+"""A plan as what people run it with: launch commands of engines and frameworks, and its tables as CSV.
+
+What a tool calls a choice is data (``exports/*.toml`` of the catalogue): a flag, the key of the pool it is read from, and its words.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tokenmill import data
+from tokenmill.errors import Mistake, ProblemError, nearest
+from tokenmill.plan import Plan, Pool
+from tokenmill.plan_json import encode
+
+TABLE = "csv"
+
+
+@cache
+def _forms(folder: Path) -> dict[str, dict[str, Any]]:
+    return {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))}
+
+
+def kinds() -> list[str]:
+    """Return the names that `export` takes."""
+    return [*_forms(data.path("catalog") / "exports"), TABLE]
+
+
+def export(plan: Plan, kind: str) -> str:
+    """Return a plan in a foreign form: ``csv`` (a row a figure), or launch commands of a tool (a line a pool, comments with ``#``).
+
+    Raises
+    ------
+    ProblemError
+        For an unknown kind, or a plan without a pool that the tool could run.
+    """
+    if kind not in kinds():
+        raise ProblemError([Mistake("--to", repr(kind), ", ".join(kinds()), nearest(kind, kinds()))])
+    if kind == TABLE:
+        return _figures(plan)
+    form = _forms(data.path("catalog") / "exports")[kind]
+    lines = [f"# {form['title']}. {form['note']}", f"# {form['source']}"]
+    asked = {item["name"]: item for item in plan.problem.get("workloads", ())}
+    pools = [(name, pool) for name, work in plan.workloads.items() for pool in work.pools if pool.role in form["roles"]]
+    if not pools:
+        roles = sorted({pool.role for work in plan.workloads.values() for pool in work.pools}) or ["none"]
+        allowed = f"a plan with pools of {', '.join(form['roles'])}"
+        raise ProblemError([Mistake("--to", f"{kind} for pools of {', '.join(roles)}", allowed)])
+    for name, pool in pools:
+        lines += [
+            "",
+            f"# {name}, {pool.name}: {pool.replicas:g} of these on {pool.system}, {pool.chips:g} chips in all",
+        ]
+        lines.append(" \\\n  ".join(_command(form, pool, asked.get(name, {}))))
+    return "\n".join(lines) + "\n"
+
+
+def _command(form: Mapping[str, Any], pool: Pool, asked: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the words of a launch command, one flag a line."""
+    chips = pool.chips / max(pool.replicas, 1)
+    places = {"model": shlex.quote(str(asked.get("model") or "MODEL")), "nodes": "$NODES", "per_node": "$CHIPS_A_NODE"}
+    start = f"{form['start']} {form['model']}".strip()
+    yield start.format(**places)
+    values = {
+        "role": pool.role,
+        "layout": pool.layout,
+        "precision": pool.precision,
+        "settings": pool.settings,
+        "predicted": encode(pool.predicted),
+        "ranks": int(chips / max(int(pool.layout.get("pp") or 1), 1)),
+    }
+    for flag in form["flag"]:
+        value = _value(flag["key"], values, asked)
+        if value is None or value in flag.get("unless", ()):
+            continue
+        words = flag.get("words")
+        word = (
+            str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+        )
+        if words is not None and word not in words:
+            continue
+        yield str(flag["text"]).format(value=shlex.quote(word) if words is None else words[word])
+
+
+def _value(key: str, values: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
+    """Return what stands in a pool under a dotted key, or in the problem behind ``input.``; None where nothing does."""
+    table, _, name = key.partition(".")
+    if table == "input":
+        return asked.get("values", {}).get(name)
+    found = values[table]
+    return found.get(name) if isinstance(found, Mapping) else found
+
+
+def _figures(plan: Plan) -> str:
+    """Return the plan's figures as CSV: key, value [SI], unit, title, formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["figure", "value", "unit", "title", "formula"])
+    for key, node in plan.trace.items():
+        writer.writerow([key, encode(node["value"]), node["unit"], node["title"], node["formula"]])
+    return text.getvalue()

@@ -1,0 +1,187 @@
+"""`report`, `export` and `explore` on plans that were solved."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import pytest
+
+from tokenmill.api import solve
+from tokenmill.cli import main
+from tokenmill.explore import explore
+from tokenmill.export import export, kinds
+from tokenmill.plan import write_json
+from tokenmill.reading import load_problem
+
+CHAT = """
+title = "Chat <b>"
+objective = { minimise = "cost" }
+[hardware]
+systems = ["hgx-h100"]
+[[hardware.price]]
+system = "hgx-h100"
+market = "on-demand"
+per_chip_hour = "$2.00/h"
+[[workload]]
+name = "chat"
+stage = "serving"
+model = "llama-3.1-70b"
+[workload.precision]
+weights = "fp8"
+[workload.demand]
+requests_per_second = 5
+input_tokens = 1000
+output_tokens = 200
+[workload.engine]
+disaggregated = false
+chunk = 2048
+context_limit = 4096
+[workload.layout]
+tp = 4
+pp = 1
+"""
+TRAIN = """
+objective = { minimise = "cost_per_run" }
+[hardware]
+systems = ["hgx-h100"]
+[[hardware.price]]
+system = "hgx-h100"
+market = "on-demand"
+per_chip_hour = "$2.00/h"
+[[workload]]
+name = "train"
+stage = "pretraining"
+model = "llama-3.1-8b"
+tokens = 1e12
+sequence_length = 8192
+global_batch = 512
+optimizer = "adam"
+[workload.layout]
+chips = 64
+tp = 2
+pp = 2
+micro_batch = 1
+zero = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plans")
+    for name, text in (("chat", CHAT), ("train", TRAIN)):
+        (folder / f"{name}.toml").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plans(problems):
+    found = {name: solve(load_problem(problems / f"{name}.toml")) for name in ("chat", "train")}
+    for name, plan in found.items():
+        write_json(plan, problems / f"{name}.json")
+    return found
+
+
+class Page(HTMLParser):
+    """Collects identities, links and open tags of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.open: list[str] = []
+        self.foreign: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        if "id" in named:
+            self.ids.add(named["id"])
+        if tag == "a":
+            self.links.append(named["href"])
+        if tag in ("script", "link", "img", "iframe"):
+            self.foreign.append(tag)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("name", ["chat", "train"])
+def test_page_holds_every_figure_and_every_link_leads_to_one(problems, plans, name, capsys):
+    target = problems / f"{name}.html"
+    assert main(["report", str(problems / f"{name}.json"), "-o", str(target)]) == 0
+    capsys.readouterr()
+    text = target.read_text()
+    page = Page()
+    page.feed(text)
+    assert not page.open
+    assert not page.foreign
+    assert {unquote(name) for name in page.ids} == set(plans[name].trace)
+    assert page.links
+    assert {link.removeprefix("#") for link in page.links} <= page.ids
+    assert "Chat <b>" not in text
+
+
+def test_solve_writes_the_page_too(problems, capsys):
+    target = problems / "again.html"
+    assert main(["solve", str(problems / "chat.toml"), "--report", str(target)]) == 0
+    capsys.readouterr()
+    assert "Chat &lt;b&gt;" in target.read_text()
+
+
+def test_launch_commands_say_the_layout_of_the_plan(plans):
+    vllm = export(plans["chat"], "vllm")
+    assert "vllm serve llama-3.1-70b" in vllm
+    for flag in (
+        "--tensor-parallel-size 4",
+        "--quantization fp8",
+        "--max-num-batched-tokens 2048",
+        "--max-model-len 4096",
+    ):
+        assert flag in vllm
+    assert "--pipeline-parallel-size" not in vllm
+    megatron = export(plans["train"], "megatron")
+    for flag in (
+        "--tensor-model-parallel-size 2",
+        "--pipeline-model-parallel-size 2",
+        "--micro-batch-size 1",
+        "--global-batch-size 512",
+        "--seq-length 8192",
+        "--use-distributed-optimizer",
+        "--bf16",
+    ):
+        assert flag in megatron
+
+
+def test_every_kind_runs_one_of_the_plans_or_says_which_pools_it_could(plans, problems, capsys):
+    for kind in kinds():
+        codes = [main(["export", str(problems / f"{name}.json"), "--to", kind]) for name in plans]
+        said = capsys.readouterr()
+        assert set(codes) <= {0, 2}
+        assert 0 in codes
+        assert ("pools of" in said.err) == (2 in codes)
+    assert main(["export", str(problems / "chat.json"), "--to", "vlm"]) == 2
+    assert "vllm" in capsys.readouterr().err
+
+
+def test_a_candidate_costs_its_chips_for_as_long_as_it_works(problems, plans):
+    for row in explore(load_problem(problems / "chat.toml")):
+        assert row.chip_hour == pytest.approx(2.0)
+        assert row.cost == pytest.approx(2.0 * row.chips / (3600 * row.rate))
+    (run,) = explore(load_problem(problems / "train.toml"))
+    wall = plans["train"].workloads["train"].totals["wall_time"]
+    assert run.duration == pytest.approx(wall)
+    assert run.cost == pytest.approx(plans["train"].cost.total)
+
+
+def test_explore_prints_a_table_a_page_and_json(problems, capsys):
+    target = problems / "candidates.html"
+    assert main(["explore", str(problems / "chat.toml"), "-o", str(target)]) == 0
+    assert "the cheapest first" in capsys.readouterr().out
+    page = Page()
+    page.feed(target.read_text())
+    assert not page.open
+    assert main(["explore", str(problems / "chat.toml"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["candidates"][0]["system"] == "hgx-h100"
