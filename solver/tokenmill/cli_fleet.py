@@ -128,4 +128,4 @@ def _summary(plan: Any) -> str:
 def _systems(plan: Any) -> str:
     from tokenmill.milp.alternatives import had
 
-    return ", ".join(f"{count:g} {system} ({market})" for system, market, count in had(plan.purchases)) or "nothing"
+    return ", ".join(f"{row.amount} ({row.market})" for row in had(plan.purchases)) or "nothing"

@@ -71,14 +71,10 @@ def _systems(plan: Plan) -> Iterator[tuple[str, float, str]]:
     """Yield chips, power, and the most systems had at one time of each kind and market."""
     from tokenmill.milp.alternatives import had
 
-    chips: dict[tuple[str, str], float] = {}
-    for bought in plan.purchases:
-        if bought.count:
-            chips[bought.system, bought.market] = bought.chips / bought.count
     rows = had(plan.purchases)
-    yield "chips", sum(count * chips.get((system, market), 0.0) for system, market, count in rows), "chip"
-    for system, market, count in rows:
-        yield f"systems.{system}.{market}", count, "system"
+    yield "chips", sum(row.chips for row in rows), "chip"
+    for row in rows:
+        yield f"systems.{row.system}.{row.market}", row.count, "system"
 
 
 def _pool(name: str, pool: Pool) -> Iterator[tuple[str, float | str | None, str]]:

@@ -15,7 +15,7 @@ from tokenmill.problem import Problem, Robust, Workload
 if TYPE_CHECKING:
     from tokenmill.candidates.columns import Column
     from tokenmill.candidates.search import Searched
-    from tokenmill.milp.solution import Solution
+    from tokenmill.milp.solution import Had, Solution
     from tokenmill.offers import Offer
     from tokenmill.plan import Alternative, Plan
 
@@ -174,23 +174,24 @@ def other_plans(solution: Solution) -> list[Alternative]:
     from tokenmill.milp.alternatives import had
     from tokenmill.plan import Alternative
 
-    now, best = dict_of(had(solution.purchases)), solution.termination.objective
+    now, best = had(solution.purchases), solution.termination.objective
     if best is None:
         return []
     return [
-        Alternative(other.objective, other.objective - best, changes(now, dict_of(other.had)))
+        Alternative(other.objective, other.objective - best, _said(other.without, changes(now, other.had)))
         for other in solution.alternatives
     ]
 
 
-def dict_of(rows: Sequence[tuple[str, str, float]]) -> dict[tuple[str, str], float]:
-    """Return systems had by (system, market)."""
-    return {(system, market): count for system, market, count in rows}
+def _said(without: Sequence[str], change: str) -> str:
+    """Return a change with the kinds that were forbidden, where it does not name them itself."""
+    unsaid = [kind for kind in without if kind not in change]
+    return f"without {' and '.join(unsaid)}: {change}" if unsaid else change
 
 
-def changes(now: Mapping[tuple[str, str], float], then: Mapping[tuple[str, str], float]) -> str:
+def changes(now: Sequence[Had], then: Sequence[Had]) -> str:
     """Return in words what one plan has that another has not."""
-    keep = {key for key in now if then.get(key) == now[key]}
+    keep = {(row.system, row.market, row.count) for row in now} & {(row.system, row.market, row.count) for row in then}
     more, less = _listed(then, keep), _listed(now, keep)
     if not then:
         return "nothing at all: what may be refused is"
@@ -199,10 +200,8 @@ def changes(now: Mapping[tuple[str, str], float], then: Mapping[tuple[str, str],
     return more or (f"without {less}" if less else "the same systems, used otherwise")
 
 
-def _listed(table: Mapping[tuple[str, str], float], keep: set[tuple[str, str]]) -> str:
-    return ", ".join(
-        f"{n:g} {system} ({market})" for (system, market), n in sorted(table.items()) if (system, market) not in keep
-    )
+def _listed(rows: Sequence[Had], keep: set[tuple[str, str, float]]) -> str:
+    return ", ".join(f"{row.amount} ({row.market})" for row in rows if (row.system, row.market, row.count) not in keep)
 
 
 def price_of_robustness(asked: Problem, plan: Plan, solve: Callable[[Problem], Plan]) -> Plan:

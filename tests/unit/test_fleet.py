@@ -11,6 +11,7 @@ from tokenmill import load_problem, solve
 from tokenmill.candidates.search import Searched
 from tokenmill.fleet import assumed, changes, planned, slower, with_spot
 from tokenmill.milp.formulation import solve_programme
+from tokenmill.milp.solution import Had
 from tokenmill.problem import Limits, Robust, Workload
 
 FILE = """
@@ -92,7 +93,9 @@ def test_spot_is_used_from_a_file_and_robustness_has_a_price():
 
 
 def test_other_plans_in_words():
-    now = {("a", "spot"): 2.0, ("b", "buy"): 1.0}
-    assert changes(now, {("b", "buy"): 1.0, ("c", "on-demand"): 3.0}) == "3 c (on-demand) in place of 2 a (spot)"
-    assert changes(now, {("b", "buy"): 1.0}) == "without 2 a (spot)"
+    now, bought = (Had("a", "spot", 2.0, 16.0), Had("b", "buy", 1.0, 8.0)), Had("b", "buy", 1.0, 8.0)
+    assert changes(now, (bought, Had("c", "on-demand", 3.0, 24.0))) == "3 c (on-demand) in place of 2 a (spot)"
+    assert changes(now, (bought,)) == "without 2 a (spot)"
+    part = Had("c", "on-demand", 0.625, 5.0)  # had by the chip
+    assert changes(now, (bought, part)) == "5 chips of c (on-demand) in place of 2 a (spot)"
     assert assumed("restart") == 600.0

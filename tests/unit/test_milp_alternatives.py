@@ -17,6 +17,7 @@ from tokenmill.milp.highs import solve_arrays
 from tokenmill.milp.narrow import narrowed, relaxed, solve_narrowed, systems_of
 from tokenmill.milp.objective import objective
 from tokenmill.milp.sets import build_sets
+from tokenmill.milp.solution import Had
 
 HOURS = 8760
 NAMES = ("a", "b", "c", "d")
@@ -43,7 +44,7 @@ def test_the_next_plans_are_the_best_that_lack_a_kind():
             cost for kinds, cost in best.items() if all(not before <= kinds for before in previous)
         )  # lacks a kind of every better plan
         assert other.objective == pytest.approx(least)
-        previous.append(frozenset(name for name, _, _ in other.had))
+        previous.append(frozenset(row.system for row in other.had))
     assert len(plan.alternatives) >= 2
 
 
@@ -52,8 +53,22 @@ def test_what_an_alternative_has():
     plan = solve(problem(), columns, [rent(10.0), rent(30.0, system="other")], alternatives=3)
     (other,) = plan.alternatives  # three times the price: still the runner-up
     assert other.objective == pytest.approx(3 * 30 * HOURS)
-    assert other.had == (("other", "on-demand", 3.0),)
+    assert other.had == (Had("other", "on-demand", 3.0, 24.0),)
     assert solve(problem(), [pool(pool_column())], [rent()], alternatives=3).alternatives == ()
+
+
+def test_with_one_system_the_next_plans_lack_a_market_a_site_or_the_refusals():
+    """Hand calculation: 22/s on replicas of 10/s that fill a system; 8 760 h of on-demand at $10/h, spot at $8/h (half at most)."""
+    columns = [pool(pool_column(reliability="any"))]
+    offers = [rent(10.0), rent(8.0, market="spot")]
+    asked = problem(limits={"spot_share": 0.5, "shed": 2.5 / 3600})
+    plan = solve(asked, columns, offers, demand=22.0, alternatives=1)
+    best = 10.0 + 8.0 + 5.0  # a third system must be on demand, at $10/h; refusing its 2/s costs 2 x $2.5/h
+    assert plan.termination.objective == pytest.approx(best * HOURS)
+    by_kind = {other.without: other.objective / HOURS for other in plan.alternatives}
+    assert by_kind["spot",] == pytest.approx(10.0 + 10.0 + 5.0)
+    assert by_kind["refused demand",] == pytest.approx(10.0 + 10.0 + 8.0)
+    assert () not in by_kind
 
 
 def test_leaving_out_loses_no_plan_within_the_limit():

@@ -1,8 +1,9 @@
-"""The next best plans that differ in kinds of hardware: each lacks a kind of every better one."""
+"""The next best plans: each lacks a kind of hardware, a market, a site or the refusals of every better one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 from time import perf_counter
@@ -11,73 +12,165 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.milp import decode
 from tokenmill.milp.narrow import solve_narrowed, systems_of, without
+from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Arrays
-from tokenmill.milp.solution import Alternative, Purchase
+from tokenmill.milp.solution import Alternative, Had, Purchase
 
 if TYPE_CHECKING:
-    from tokenmill.milp.solve import Best, Clock, Formulation, Wish
+    from tokenmill.milp.solve import Clock, Wish
 
 WITHIN = 0.25
 """Alternatives beyond the first cost at most so much more than the best plan, relative."""
+REFUSING = "refused demand"
+Masks = Mapping[str, NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Kinds of one sort (system, market, site, refusal): which variables mean that a kind is used, from `least` on."""
+
+    sort: str
+    masks: Masks
+    least: float = 0.5
+
+
+@dataclass
+class Search:
+    """What is looked for: the programme, its first objective's best, time, and how a plan is read."""
+
+    arrays: Arrays
+    systems: Masks
+    wish: Wish
+    clock: Clock
+    longest: float
+    best: float
+    read: Callable[[NDArray[np.float64]], tuple[Had, ...]]
+    cut_short: bool = False
+    began: float = field(default_factory=perf_counter)
+
+    def left(self) -> float:
+        """Return seconds left for other plans."""
+        spare, limit = self.longest - (perf_counter() - self.began), self.clock.left()
+        return spare if limit is None else min(spare, limit)
+
+    @property
+    def most(self) -> float:
+        """Objective up to which plans beyond the runner-up are named."""
+        return self.best + WITHIN * abs(self.best)
+
+
+def families(builds: Sequence[Build]) -> list[Family]:
+    """Return the sorts of kinds that plans may lack, in the order in which they are tried; over all parts of a programme."""
+    size = len(builds[0].programme.names)
+    made: dict[str, dict[str, NDArray[np.bool_]]] = {"system": {}, "market": {}, "site": {}, "refusal": {}}
+
+    def mark(sort: str, kind: str, index: int) -> None:
+        made[sort].setdefault(kind, np.zeros(size, dtype=np.bool_))[index] = True
+
+    for build in builds:
+        for name, mask in systems_of(build).items():
+            here = made["system"].setdefault(name, np.zeros(size, dtype=np.bool_))
+            here[: len(mask)] |= mask[:size]
+        sets, variables = build.sets, build.variables
+        for (k, i, *_), index in [*variables.new.items(), *variables.rented.items()]:
+            mark("market", sets.offers[k].market, index)
+            mark("site", sets.sites[i].name, index)
+        for (n, *_), index in variables.replicas.items():
+            mark("site", sets.sites[sets.uses[n].site].name, index)
+        for n, index in variables.taken.items():
+            mark("site", sets.sites[sets.ways[n].site].name, index)
+            for held in sets.ways[n].held:
+                mark("market", sets.offers[held.offer].market, index)
+        for index in variables.refused.values():
+            mark("refusal", REFUSING, index)
+    least = {"refusal": 1e-6}
+    return [Family(sort, masks, least.get(sort, 0.5)) for sort, masks in made.items()]
 
 
 def alternatives(
-    fresh: Formulation, arrays: Arrays, best: Best, wish: Wish, clock: Clock, longest: float
+    search: Search, values: NDArray[np.float64], sorts: Sequence[Family], wanted: int
 ) -> tuple[Alternative, ...]:
-    """Return up to `wish.alternatives` plans, best first; the runner-up whatever it costs, others within a quarter.
+    """Return up to `wanted` plans, best first; the runner-up whatever it costs, others within a quarter.
+
+    Plans that differ in systems first; where these are fewer, those that differ in markets, then in sites, then in what
+    is refused: the best of each sort in any case.
+    """
+    found: list[Alternative] = []
+    for family in sorts if wanted > 0 else ():
+        if found and len(family.masks) < 2 and family.sort != "refusal":
+            continue  # nothing is left without the only kind
+        most = max(wanted - len(found), 1)
+        more = _of_family(search, values, family, most, found)
+        same = {(round(other.objective, 6), other.had) for other in found}
+        found += [other for other in more if (round(other.objective, 6), other.had) not in same]
+    return tuple(sorted(found, key=lambda other: other.objective))
+
+
+def _of_family(
+    search: Search, values: NDArray[np.float64], family: Family, wanted: int, known: Sequence[Alternative]
+) -> list[Alternative]:
+    """Return the next plans by one sort of kinds.
 
     A tree over forbidden kinds, best first: below a plan stand those without one of its kinds, so that no plan that
-    lacks one is missed. No more than `longest` [s] goes into it.
+    lacks one is missed.
     """
-    if best.values is None or best.outcome.objective is None or wish.alternatives <= 0:
-        return ()
-    systems = systems_of(fresh.build)
-    values = best.values[: len(arrays.lower)]
-    limit = best.outcome.objective + WITHIN * abs(best.outcome.objective)
     open_: list[tuple[float, tuple[str, ...], NDArray[np.float64]]] = [(-inf, (), values)]
     seen: set[frozenset[str]] = set()
     found: list[Alternative] = []
-    kinds_found = {kinds_of(systems, values)}
-    began = perf_counter()
-    while open_ and len(found) < wish.alternatives:
+    kinds_found = {kinds_of(family, values)}
+    while open_ and len(found) < wanted:
         cost, forbidden, plan = heappop(open_)
-        if found and cost > limit:
+        if (found or known) and cost > search.most:
             break
-        kinds = kinds_of(systems, plan)
+        kinds = kinds_of(family, plan)
         if kinds not in kinds_found:
             kinds_found.add(kinds)
-            read = decode.Reader(fresh.build, fresh.sent, plan)
-            found.append(Alternative(cost, had(decode.purchases(read))))
+            found.append(Alternative(cost, search.read(plan), forbidden))
         for kind in sorted(kinds):
             without_ = frozenset((*forbidden, kind))
-            spare = longest - (perf_counter() - began)
-            left = clock.left()
-            if without_ in seen or min(spare, spare if left is None else left) <= 0.0:
+            if without_ in seen:
                 continue
             seen.add(without_)
-            outcome = solve_narrowed(
-                without(arrays, systems, without_), systems, time_limit=spare if left is None else min(left, spare),
-                gap=wish.gap, threads=wish.threads, most=limit if found else inf,
-            )  # fmt: skip
-            if outcome.status == "optimal" and outcome.values is not None and outcome.objective is not None:
-                heappush(open_, (outcome.objective, tuple(sorted(without_)), outcome.values))
-    return tuple(found)
+            next_ = _without(search, family, without_, bool(found or known))
+            if next_ is not None:
+                heappush(open_, (next_[0], tuple(sorted(without_)), next_[1]))
+    return found
 
 
-def kinds_of(systems: Mapping[str, NDArray[np.bool_]], values: NDArray[np.float64]) -> frozenset[str]:
-    """Return the systems that a plan has or uses."""
-    return frozenset(name for name, mask in systems.items() if (values[: len(mask)][mask[: len(values)]] > 0.5).any())
+def _without(
+    search: Search, family: Family, forbidden: frozenset[str], bounded: bool
+) -> tuple[float, NDArray[np.float64]] | None:
+    """Return the best plan without some kinds, None where there is none or it was not proven in the time."""
+    left = search.left()
+    if left <= 0.0:
+        search.cut_short = True
+        return None
+    outcome = solve_narrowed(
+        without(search.arrays, family.masks, forbidden), search.systems, time_limit=left,
+        gap=search.wish.gap, threads=search.wish.threads, most=search.most if bounded else inf,
+    )  # fmt: skip
+    search.cut_short |= outcome.status in ("feasible", "unknown")
+    if outcome.status != "optimal" or outcome.values is None or outcome.objective is None:
+        return None
+    return outcome.objective, outcome.values
 
 
-def had(purchases: Iterable[Purchase]) -> tuple[tuple[str, str, float], ...]:
-    """Return the most systems had at one time of each kind and market."""
-    moments: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
+def kinds_of(family: Family, values: NDArray[np.float64]) -> frozenset[str]:
+    """Return the kinds that a plan has or uses."""
+    return frozenset(
+        name for name, mask in family.masks.items() if (values[: len(mask)][mask[: len(values)]] > family.least).any()
+    )
+
+
+def had(purchases: Iterable[Purchase]) -> tuple[Had, ...]:
+    """Return the most systems had at one time of each kind and market, and their chips."""
+    moments: dict[tuple[str, str], dict[tuple[int, str], tuple[float, float]]] = {}
     parts = sorted({p.slice or "" for p in purchases})
     for bought in purchases:
         table = moments.setdefault((bought.system, bought.market), {})
         for h in range(bought.period, bought.until + 1):
             for part in parts if bought.slice is None else [bought.slice]:
-                table[h, part] = table.get((h, part), 0.0) + bought.count
-    return tuple((system, market, max(table.values())) for (system, market), table in sorted(moments.items()))
+                count, chips = table.get((h, part), (0.0, 0.0))
+                table[h, part] = count + bought.count, chips + bought.chips
+    return tuple(Had(system, market, *max(table.values())) for (system, market), table in sorted(moments.items()))

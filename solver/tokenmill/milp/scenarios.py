@@ -32,7 +32,7 @@ from tokenmill.milp.ratio import Ratio
 from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import Sets
 from tokenmill.milp.solution import Solution, Termination
-from tokenmill.milp.solve import Best, Clock, Formulation, Wish, checked
+from tokenmill.milp.solve import Best, Clock, Formulation, Wish, checked, explained
 from tokenmill.offers import Offer
 from tokenmill.problem import Problem, Scenario, Supply
 
@@ -183,9 +183,17 @@ def answer_futures(sets: Sets, wish: Wish) -> Solution:
     shown = max(range(len(parts)), key=lambda n: (parts[n].probability, -n))
     notes = _notes(sets, parts, stated, plans, shown, values, wish, clock)
     objective = stated.whole.value(values)
+    found, others, cut = explained(
+        [stated.parts[shown], *(part for n, part in enumerate(stated.parts) if n != shown)],
+        stated.programme.arrays(stated.whole), Best(replace(outcome, objective=objective), values, (stated.whole,), ()), wish, clock,
+    )  # fmt: skip
     end = Termination(outcome.status, objective, outcome.bound, outcome.gap, outcome.limit, clock.spent())
     worst = max(plan.residual or 0.0 for plan in plans)
-    return replace(plans[shown], termination=end, residual=worst, notes=(*plans[shown].notes, *notes))
+    end = replace(end, seconds=clock.spent())
+    return replace(
+        plans[shown], termination=end, residual=worst, binding=found, alternatives=others,
+        notes=(*plans[shown].notes, *notes, *cut),
+    )  # fmt: skip
 
 
 def _solve(stated: Stated, wish: Wish, clock: Clock) -> Outcome:

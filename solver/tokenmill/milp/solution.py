@@ -133,11 +133,31 @@ class Binding:
 
 
 @dataclass(frozen=True)
+class Had:
+    """The most that a plan has of a system in a market at one time: systems (a part of one where had by the chip) and chips."""
+
+    system: str
+    market: str
+    count: float
+    chips: float
+
+    @property
+    def amount(self) -> str:
+        """The systems in words; chips where these are no whole systems."""
+        whole = abs(self.count - round(self.count)) < 1e-9
+        return f"{self.count:g} {self.system}" if whole else f"{self.chips:g} chips of {self.system}"
+
+
+@dataclass(frozen=True)
 class Alternative:
-    """A plan without some kind of system of every better one: its objective, and (system, market, systems) that it has."""
+    """A plan that lacks a kind (system, market, site, refusals) of every better one: its objective, what it has.
+
+    `without`: the kinds that were forbidden to find it.
+    """
 
     objective: float
-    had: tuple[tuple[str, str, float], ...]
+    had: tuple[Had, ...]
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tokenmill import audit
 from tokenmill.milp import decode
-from tokenmill.milp.alternatives import alternatives
-from tokenmill.milp.binding import bindings
+from tokenmill.milp.alternatives import Search, alternatives, families, had
+from tokenmill.milp.binding import Steps, bindings
 from tokenmill.milp.cbc import solve_cbc
 from tokenmill.milp.constraints.flows import Sent
 from tokenmill.milp.constraints.limits import enough
@@ -22,14 +22,16 @@ from tokenmill.milp.narrow import FEW, narrowed, relaxed, solve_narrowed, system
 from tokenmill.milp.objective import chip_seconds, goal, kinds, objective, order_of_names, weighted_energy
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.ratio import Ratio, minimise_ratio
-from tokenmill.milp.rows import Linear
+from tokenmill.milp.rows import Arrays, Linear
 from tokenmill.milp.sets import Sets
-from tokenmill.milp.solution import Solution, Termination
+from tokenmill.milp.solution import Alternative, Binding, Had, Solution, Termination
 
 SAME = 1e-9
 PROVEN = 1e-6
 PATIENCE = 20.0
-"""Seconds that explaining a plan may take where solving took less: limits eased, and other plans."""
+"""Seconds that each explanation may take (limits eased; other plans) where no time limit is given and solving took less."""
+SHARE = 0.2
+"""Share of a time limit that each may take."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,45 @@ def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solu
     if isinstance(best.objectives[0], Ratio):  # what a step saves of a ratio is not linear: not computed
         termination = replace(ended_as(ended, solution), seconds=clock.spent())
         return replace(solution, termination=termination)
-    longest = 0.0 if stop_is_asked() else max(PATIENCE, clock.spent())
     fresh = formulate()
     arrays = fresh.build.programme.arrays(objective(fresh.build, sets.problem.objectives[0], 0))
-    found = bindings(fresh.build, arrays, best, wish, clock, longest)
-    others = alternatives(fresh, arrays, best, wish, clock, longest)
+    found, others, cut = explained([fresh], arrays, best, wish, clock)
     termination = replace(ended_as(ended, solution), seconds=clock.spent())
-    return replace(solution, termination=termination, binding=found, alternatives=others)
+    return replace(solution, termination=termination, binding=found, alternatives=others, notes=(*solution.notes, *cut))
+
+
+def explained(
+    parts: Sequence[Formulation], arrays: Arrays, best: Best, wish: Wish, clock: Clock
+) -> tuple[tuple[Binding, ...], tuple[Alternative, ...], list[str]]:
+    """Return what holds a plan back, the next best plans, and a note where there was no time for all of it.
+
+    `parts`: the formulations of one programme (one, or one a scenario), as first stated; other plans are shown by the first.
+    """
+    if best.values is None or best.outcome.objective is None:
+        return (), (), []
+    limit = wish.time_limit
+    longest = max(PATIENCE, clock.spent()) if limit is None else SHARE * limit
+    longest = 0.0 if stop_is_asked() else longest
+    sorts = families([part.build for part in parts])
+    systems = sorts[0].masks
+    steps = Steps(arrays, systems, best, wish, clock, longest)
+    found = bindings(parts[0].build, steps)
+
+    def read(values: NDArray[np.float64]) -> tuple[Had, ...]:
+        return had(decode.purchases(decode.Reader(parts[0].build, parts[0].sent, values)))
+
+    search = Search(arrays, systems, wish, clock, longest, best.outcome.objective, read)
+    others = alternatives(search, best.values[: len(arrays.lower)], sorts, wish.alternatives)
+    cut = [
+        name
+        for name, short in (("what a step more saves", steps.cut_short), ("other plans", search.cut_short))
+        if short
+    ]
+    return (
+        found,
+        others,
+        [f"{' and '.join(cut)}: not all was looked for in the {longest:.3g} s that it may take"] if cut else [],
+    )
 
 
 def ended_as(outcome: Outcome, solution: Solution) -> Termination:

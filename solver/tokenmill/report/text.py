@@ -147,10 +147,14 @@ def _binding(console: Console, plan: Plan) -> None:
         line = bound.limit
         if isinstance(bound.value_of_next, NextUnit):
             following = bound.value_of_next
-            step = quantity(following.step, following.unit)
-            line += f": {step} more would save {objective_text(plan, following.saves)}"
+            line += f": {step_text(following)} would save {objective_text(plan, following.saves)}"
         say(console, line)
     _more(console, len(valued) - MOST_LINES, "limits")
+
+
+def step_text(following: NextUnit) -> str:
+    """Return a step in words: ``10.2 kW more``, or less where it is one down."""
+    return f"{quantity(abs(following.step), following.unit)} {'more' if following.step >= 0 else 'less'}"
 
 
 def _more(console: Console, count: int, what: str) -> None:

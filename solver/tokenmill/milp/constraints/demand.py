@@ -26,7 +26,7 @@ def demand_rows(build: Build) -> None:
             continue
         rates = sets.demand[workload.workload]
         asked = Requirement(
-            f"workload.{workload.workload}.demand", "demand", "units/s",
+            f"workload.{workload.workload}.demand", f"demand of {workload.workload}", "units/s",
             "lower the demand, loosen its latency limits, or allow more hardware", scale=float(rates.max(initial=0.0)), weight=LAST_RESORT,
         )  # fmt: skip
         for h, l in sets.moments:
