@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tokenmill import cli_output as out
 from tokenmill.errors import Mistake, ProblemError, nearest
+
+if TYPE_CHECKING:
+    from tokenmill.imports.peers import Imported
 
 KINDS = ("chips", "systems", "links", "networks", "prices", "architectures")
 
@@ -135,6 +138,30 @@ def import_trace(
 
     trace = read_trace(_readable(file))
     _show({"kind": trace.kind, **asdict(facts(trace)), "classes": request_classes(trace, classes)}, json)
+    return 0
+
+
+@import_app.command("calculon")
+def import_calculon(file: File, json: Json = False) -> int:
+    """Read an execution, application or system file of calculon: what a problem file takes of it."""
+    from tokenmill.imports.peers import read_calculon
+
+    return _taken_over(read_calculon(_readable(file)), json)
+
+
+@import_app.command("simumax")
+def import_simumax(file: File, json: Json = False) -> int:
+    """Read a strategy, model or system file of SimuMax: what a problem file takes of it."""
+    from tokenmill.imports.peers import read_simumax
+
+    return _taken_over(read_simumax(_readable(file)), json)
+
+
+def _taken_over(found: Imported, json: bool) -> int:
+    if json:
+        out.write_json({"schema": 1, **asdict(found)})
+    else:
+        typer.echo(found.text(), nl=False)
     return 0
 
 
