@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from tokenmill import plan as p
 from tokenmill.candidates.columns import Column, WorkloadColumns
 from tokenmill.milp.solution import Running, RunStart, Solution, Termination
-from tokenmill.plan_pools import bottleneck_of, layout_of, predictions
+from tokenmill.plan_pools import bottleneck_of, layout_of, nested, predictions
 from tokenmill.plan_reasons import reasoned
 from tokenmill.plan_trace import plan_trace
 from tokenmill.problem import Objective, Problem
@@ -28,6 +28,8 @@ UNITS = {
     "carbon": "kg",
     "chips": "chip",
 }
+RUN_TOTALS = ("goodput", "steps", "flops")
+"""Figures of a run of one pool that count for the whole of it; of a run of parts all do."""
 COST_KINDS = ("rent", "capital", "energy", "storage", "network", "operations")
 PACKAGES = ("tokenmill", "numpy", "sympy", "networkx", "pulp", "highspy")
 
@@ -73,7 +75,8 @@ def build_plan(
     from tokenmill.reading import resolved
 
     columns = [searched.columns for searched in found.searched]
-    answer = _answer(problem, columns, solution, evaluated)
+    records = list(evaluated)
+    answer = _answer(problem, columns, solution, records)
     workloads = {item.workload: _workload(answer, item) for item in columns}
     cost = _cost(answer)
     ended = solution.termination
@@ -94,18 +97,21 @@ def build_plan(
         problem=resolved(problem),
         catalog_version=found.catalog.version,
         run=_record(problem, ended, seconds),
-        notes=_notes(found, solution),
+        notes=_notes(found, solution, records),
     )
 
 
-def _notes(found: Prepared, solution: Solution) -> tuple[str, ...]:
-    """Return what a reader must know: systems not offered or left out and why, what the programme says."""
+def _notes(found: Prepared, solution: Solution, evaluated: Iterable[Evaluated]) -> tuple[str, ...]:
+    """Return what a reader must know: what roles say of their figures, systems not offered or left out and why, what the
+    programme says.
+    """
+    remarks = [f"{record.workload}.{remark}" for record in evaluated for remark in record.remarks]
     left_out = [
         f"{searched.columns.workload}: {system} is left out: {reason}"
         for searched in found.searched
         for system, reason in searched.left_out.items()
     ]
-    return tuple(dict.fromkeys([*(str(note) for note in found.notes), *left_out, *solution.notes]))
+    return tuple(dict.fromkeys([*remarks, *(str(note) for note in found.notes), *left_out, *solution.notes]))
 
 
 def _record(problem: Problem, ended: Termination, seconds: float | None) -> p.RunRecord:
@@ -257,7 +263,8 @@ def _totals(answer: Answer, item: WorkloadColumns) -> dict[str, Any]:
         for run in runs:
             record = answer.evaluated.get(run.column)
             figures = next(iter(record.classes.values())).figures if record else {}
-            totals |= {name: figures[name] for name in ("goodput", "steps", "flops") if name in figures}
+            every = bool(answer.columns[run.column].parts)
+            totals = nested({name: figures[name] for name in figures if every or name in RUN_TOTALS}) | totals
     elif any(units := served(answer, item)):
         totals["units"] = sum(units)
     for name, count in _yields(answer, item).items():
@@ -348,7 +355,7 @@ def _run(answer: Answer, run: RunStart) -> p.Run:
     column = answer.columns[run.column]
     record = answer.evaluated.get(run.column)
     figures = next(iter(record.classes.values())).figures if record else {}
-    chips = sum(part.chips for part in column.parts) or column.chips
+    chips = column.chips
     return p.Run(run.workload, run.start, run.end, chips, run.market, figures.get("checkpoints"), run.site, run.cost)
 
 
@@ -369,9 +376,12 @@ def _audit(solution: Solution) -> p.Audit:
 
 def _classes_by_pool(answer: Answer) -> dict[str, Mapping[str, Any]]:
     """Return the evaluated classes of every pool by ``workload.pool``."""
+    named = {key: name for (key, _), name in answer.pool_names.items()}
+    whole = (run.column for run in answer.solution.runs if answer.columns[run.column].parts)
+    named |= {key: answer.columns[key].role for key in whole}
     return {
         f"{answer.columns[key].workload}.{name}": answer.evaluated[key].classes
-        for (key, _), name in answer.pool_names.items()
+        for key, name in named.items()
         if key in answer.evaluated
     }
 

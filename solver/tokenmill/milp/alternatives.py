@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
@@ -163,7 +163,7 @@ def kinds_of(family: Family, values: NDArray[np.float64]) -> frozenset[str]:
     )
 
 
-def had(purchases: Iterable[Purchase]) -> tuple[Had, ...]:
+def had(purchases: Sequence[Purchase]) -> tuple[Had, ...]:
     """Return the most systems had at one time of each kind and market, and their chips."""
     moments: dict[tuple[str, str], dict[tuple[int, str], tuple[float, float]]] = {}
     parts = sorted({p.slice or "" for p in purchases})

@@ -8,20 +8,12 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from tokenmill.plan import NextUnit, Plan
+from tokenmill.report.summary import heading, objective_text, step_text, summary
 from tokenmill.report.text_pools import SITE, print_runs, print_workload
-from tokenmill.report.text_words import money, percent, print_table, quantity, say
+from tokenmill.report.text_words import money, print_table, quantity, say
 
 WIDTH = 110
 MOST_LINES = 6
-ENDINGS = {
-    "optimal": "Proven to within {gap} of the best there is.",
-    "feasible": "A plan, not proven best: it may be up to {gap} from the best. Stopped by the {limit}.",
-    "infeasible": "No plan can meet what is asked.",
-    "unbounded": "The objective can fall without end: a price or a limit is missing.",
-    "unknown": "Stopped by the {limit} before a plan was found.",
-    "error": "The solve failed.",
-}
-PROVEN = "Proven: nothing better exists."
 PER = {
     "token": "per million tokens",
     "million_input": "per million input tokens",
@@ -32,9 +24,9 @@ BOUGHT = ("system", "market", "site", "when", "count>", "chips>", "unit price>",
 
 
 def print_plan(plan: Plan, file: TextIO | None = None, bought: bool = True) -> None:
-    """Print a plan on a stream (stdout); `bought`: with what to get and what it costs."""
+    """Print a plan on a stream (stdout), summary first; `bought`: with what to get and what it costs."""
     console = Console(file=file, width=None if file is None else WIDTH, highlight=False)
-    for line in heading(plan):
+    for line in summary(plan) if bought else heading(plan):
         say(console, line, 0)
     if plan.status == "infeasible":
         _infeasible(console, plan)
@@ -60,29 +52,6 @@ def render(plan: Plan) -> str:
     return stream.getvalue()
 
 
-def heading(plan: Plan) -> list[str]:
-    """Return the title, how the solve ended, and the objective with its value."""
-    title = plan.problem.get("title") or "Plan"
-    ended = plan.termination
-    gap = "an unknown gap" if ended.gap is None else percent(ended.gap)
-    proven = plan.status == "optimal" and not ended.gap
-    how = PROVEN if proven else ENDINGS[plan.status].format(gap=gap, limit=ended.limit or "limit")
-    lines = [title, f"status {plan.status}, gap {'none' if ended.gap is None else percent(ended.gap)}. {how}"]
-    if plan.objective.value is not None:
-        lines.append(f"{plan.objective.name.replace('_', ' ')}: {objective_text(plan, plan.objective.value)}")
-    return lines
-
-
-def objective_text(plan: Plan, value: float) -> str:
-    """Return a value [unit of the plan's objective] in words: money by the million tokens, energy in watt-hours."""
-    unit, _, per = plan.objective.unit.partition("/")
-    if per == "token":
-        return f"{money(value * 1e6)} per million tokens"
-    if plan.objective.name == f"{unit}s":
-        return f"{value:g}"
-    return money(value) + (f" per {per}" if per else "") if unit == "USD" else quantity(value, unit)
-
-
 def _purchases(console: Console, plan: Plan) -> None:
     _, rows = purchase_rows(plan)
     if rows:
@@ -92,7 +61,7 @@ def _purchases(console: Console, plan: Plan) -> None:
 
 def purchase_rows(plan: Plan) -> tuple[list[str], list[tuple[str, ...]]]:
     """Return the names of columns and the rows of what to get."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for item in plan.purchases:
         when = f"{item.period}" if item.period == item.until else f"{item.period}-{item.until}"
         by_chip = item.count < 1 and item.chips > 0
@@ -150,11 +119,6 @@ def _binding(console: Console, plan: Plan) -> None:
             line += f": {step_text(following)} would save {objective_text(plan, following.saves)}"
         say(console, line)
     _more(console, len(valued) - MOST_LINES, "limits")
-
-
-def step_text(following: NextUnit) -> str:
-    """Return a step in words: ``10.2 kW more``, or less where it is one down."""
-    return f"{quantity(abs(following.step), following.unit)} {'more' if following.step >= 0 else 'less'}"
 
 
 def _more(console: Console, count: int, what: str) -> None:

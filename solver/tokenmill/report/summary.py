@@ -1,0 +1,181 @@
+"""A plan in at most ten lines: the decision, what it costs, what holds it back, what would come next.
+
+Each figure stands with the key under which `explain` unfolds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tokenmill.milp.alternatives import had
+from tokenmill.plan import Bound, NextUnit, Plan, Pool
+from tokenmill.report.text_pools import layout_text
+from tokenmill.report.text_words import cut, money, percent, quantity
+
+MOST = 10
+PROVEN = "Proven: nothing better exists."
+ENDINGS = {
+    "optimal": "Proven to within {gap} of the best there is.",
+    "feasible": "A plan, not proven best: it may be up to {gap} from the best. Stopped by the {limit}.",
+    "infeasible": "No plan can meet what is asked.",
+    "unbounded": "The objective can fall without end: a price or a limit is missing.",
+    "unknown": "Stopped by the {limit} before a plan was found.",
+    "error": "The solve failed.",
+}
+VERBS = {"buy": "buy", "owned": "keep", "on-demand": "rent on demand", "spot": "rent on spot"}
+
+
+def summary(plan: Plan) -> list[str]:
+    """Return a plan in at most ten lines, most telling first."""
+    lines = heading(plan)
+    if plan.objective.value is None:
+        return lines + [_short(item) for item in plan.infeasible[: MOST - len(lines)]]
+    body = [_decision(plan), *_workloads(plan), *_money(plan), _held_back(plan), *_next(plan)]
+    return (lines + [line for line in body if line])[:MOST]
+
+
+def heading(plan: Plan) -> list[str]:
+    """Return the title, how the solve ended, and the objective with its value."""
+    lines = [str(plan.problem.get("title") or "Plan"), _ending(plan)]
+    if plan.objective.value is not None:
+        lines.append(
+            f"{plan.objective.name.replace('_', ' ')}: {objective_text(plan, plan.objective.value)}  [objective]"
+        )
+    return lines
+
+
+def _ending(plan: Plan) -> str:
+    """Return how the solve ended and how much of it is proven."""
+    ended = plan.termination
+    gap = "an unknown gap" if ended.gap is None else percent(ended.gap)
+    proven = plan.status == "optimal" and not ended.gap
+    how = PROVEN if proven else ENDINGS[plan.status].format(gap=gap, limit=ended.limit or "limit")
+    return f"status {plan.status}, gap {'none' if ended.gap is None else percent(ended.gap)}. {how}"
+
+
+def objective_text(plan: Plan, value: float) -> str:
+    """Return a value [unit of the plan's objective] in words: money by the million tokens, energy in watt-hours."""
+    unit, _, per = plan.objective.unit.partition("/")
+    if per == "token":
+        return f"{money(value * 1e6)} per million tokens"
+    if plan.objective.name == f"{unit}s":
+        return f"{value:g}"
+    return money(value) + (f" per {per}" if per else "") if unit == "USD" else quantity(value, unit)
+
+
+def step_text(following: NextUnit) -> str:
+    """Return a step in words: ``10.2 kW more``, or less where it is one down."""
+    return f"{quantity(abs(following.step), following.unit)} {'more' if following.step >= 0 else 'less'}"
+
+
+def _short(item: Any) -> str:
+    amount = "" if item.shortfall is None else f" by {quantity(item.shortfall, item.unit)}"
+    return cut(f"in the way: {item.key}: {item.limit}{amount}; {item.cure}")
+
+
+def _decision(plan: Plan) -> str:
+    sites = {bought.site for bought in plan.purchases}
+    parts = []
+    for site in sorted(sites):
+        rows = had([bought for bought in plan.purchases if bought.site == site])
+        words = ", ".join(f"{_verb(row.market)} {row.amount}" for row in rows)
+        parts.append(words + (f" at {site}" if len(sites) > 1 else ""))
+    return "decision: " + ("; ".join(parts) or "nothing is had") + ("  [cost.total, power]" if parts else "")
+
+
+def _verb(market: str) -> str:
+    return VERBS.get(market) or f"reserve ({market.removeprefix('reserved-')})"
+
+
+def _workloads(plan: Plan) -> Iterator[str]:
+    """Yield a line a workload: its largest pool, and how near its limits it comes."""
+    asked = {item["name"]: item for item in plan.problem.get("workloads", ())}
+    for name, made in list(plan.workloads.items())[:2]:
+        if made.pools:
+            pool = max(made.pools, key=lambda each: each.chips)
+            others = len(made.pools) - 1
+            more = f" and {others} more pool{'s' if others > 1 else ''}" if others else ""
+            times = "" if name in {run.workload for run in plan.runs} else f"{pool.replicas:g} x "
+            facts = _listed(_limits(name, pool, asked.get(name, {})))
+            yield f"{name}: {times}{layout_text(pool)} on {pool.system}{more}{facts}"
+            yield from _run(name, pool, made.totals)
+
+
+def _listed(facts: Iterable[str]) -> str:
+    said = "; ".join(facts)
+    return f"; {said}" if said else ""
+
+
+def _limits(workload: str, pool: Pool, asked: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each percentile that was limited, and its limit."""
+    for figure, values in pool.predicted.items():
+        limits = asked.get("values", {}).get(f"slo.{figure}")
+        if isinstance(values, Mapping) and isinstance(limits, Mapping):
+            for word, limit in limits.items():
+                if limit is not None and values.get(word) is not None:
+                    key = f"{workload}.{pool.name}.{figure}.{word}"
+                    yield f"{figure.upper()} {word} {quantity(values[word], 's')} of {quantity(limit, 's')}  [{key}]"
+
+
+RUN = (
+    ("mtbf", "s", "a failure every"),
+    ("checkpoint_bytes", "B", "a checkpoint of"),
+    ("checkpoint_interval", "s", "every"),
+)
+"""Figures of a run that say how it bears failures, with their units and words."""
+
+
+def _run(workload: str, pool: Pool, totals: Mapping[str, Any]) -> Iterator[str]:
+    wall, goodput, key = totals.get("wall_time"), totals.get("goodput"), f"{workload}.{pool.name}"
+    if wall is None:
+        return
+    good = f", goodput {percent(goodput)}" if goodput else ""
+    told = [f"{words} {quantity(pool.predicted[name], unit)}" for name, unit, words in RUN if pool.predicted.get(name)]
+    failures = f"; {told[0]}; {told[1]} {told[2]}" if len(told) == len(RUN) else ""
+    keys = ", ".join(f"{key}.{name}" for name in ("wall_time", "goodput", *(name for name, _, _ in RUN if failures)))
+    yield f"{workload}: wall time {quantity(wall, 's')}{good}{failures}  [{keys}]"
+
+
+def _money(plan: Plan) -> Iterator[str]:
+    cost = plan.cost
+    if cost.total is None:
+        return
+    duration = plan.problem.get("horizon", {}).get("duration")
+    parts = [f"{kind} {money(value)}" for kind, value in cost.by_kind.items() if value]
+    over = "" if duration is None else f" over {quantity(duration, 's')}"
+    per = cost.per.get("million_output")
+    each = "" if per is None else f"; {money(per)} per million output tokens  [cost.per.million_output]"
+    yield f"cost {money(cost.total)}{over}: {', '.join(parts) or 'nothing paid'}  [cost.total]{each}"
+    for name, made in plan.workloads.items():
+        margin = made.totals.get("margin")
+        if margin is not None:
+            revenue = made.totals["revenue"]
+            yield f"{name}: revenue {money(revenue)}, margin {money(margin)}  [{name}.revenue, {name}.margin]"
+
+
+def _held_back(plan: Plan) -> str:
+    valued = [bound for bound in plan.binding if isinstance(bound.value_of_next, NextUnit)]
+    best = max(valued, key=lambda bound: bound.value_of_next.saves, default=None)  # type: ignore[union-attr]
+    if best is not None and isinstance(best.value_of_next, NextUnit):
+        saved = objective_text(plan, best.value_of_next.saves)
+        return f"binding: {best.limit}: {step_text(best.value_of_next)} would save {saved}  [{binding_key(best)}]"
+    if plan.binding:
+        return f"binding: {', '.join(bound.limit for bound in plan.binding[:3])}"
+    largest = max(plan.workloads.values(), key=lambda made: sum(pool.chips for pool in made.pools), default=None)
+    if largest is None or largest.bottleneck is None:
+        return ""
+    held = largest.bottleneck
+    return f"binding: no limit of the file; time goes to {held.resource.replace('_', ' ')} ({percent(held.share)})"
+
+
+def binding_key(bound: Bound) -> str:
+    """Return the key of the trace that unfolds what a step of a limit saves."""
+    return f"binding.{bound.key}"
+
+
+def _next(plan: Plan) -> Iterator[str]:
+    for number, other in enumerate(plan.alternatives, 1):
+        word = "runner-up" if number == 1 else "then"
+        worse, whole = objective_text(plan, other.difference), objective_text(plan, other.objective)
+        yield cut(f"{word}: {other.what_changes}: {worse} more, {whole} in all  [alternatives.{number}]")
