@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import sympy as sp
 
 from tokenmill_models.architecture import Architecture, LayerKind
-from tokenmill_models.formula import Graph, maximum
+from tokenmill_models.formula import Graph, maximum, minimum
 from tokenmill_models.operations_parts import ONE, ZERO, Part, arch_leaf, shard_inputs, shard_outputs
 
 
@@ -88,3 +88,22 @@ def stage_mean(arch: Architecture, p: sp.Expr, values: Sequence[sp.Expr]) -> sp.
     everywhere = sp.Add(*(count * value for count, value in zip(counts, values, strict=True))) / sp.Add(*counts)
     several = (p - 1) / maximum(p - 1, 1)
     return everywhere + several * (inner - everywhere)
+
+
+def first_mean(arch: Architecture, p: sp.Expr, held: sp.Expr, values: Sequence[sp.Expr]) -> sp.Expr | None:
+    """Mean of a value a kind of layer over the `held` layers of the first of several stages, which takes the leading kinds
+    before any other; with one stage, over all layers. None for a model without leading kinds: its stages are alike.
+    """
+    body = body_kinds(arch)
+    leading = [i for i in range(len(values)) if i not in body]
+    if not leading:
+        return None
+    counts = [arch_leaf(f"layers.{i}.count") for i in range(len(values))]
+    lead = sp.Add(*(counts[i] for i in leading))
+    of_lead = sp.Add(*(counts[i] * values[i] for i in leading)) / lead
+    of_body = sp.Add(*(counts[i] * values[i] for i in body)) / sp.Add(*(counts[i] for i in body))
+    share = minimum(1, lead / maximum(held, 1))
+    first = share * of_lead + (1 - share) * of_body
+    everywhere = sp.Add(*(count * value for count, value in zip(counts, values, strict=True))) / sp.Add(*counts)
+    several = (p - 1) / maximum(p - 1, 1)
+    return everywhere + several * (first - everywhere)

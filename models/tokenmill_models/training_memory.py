@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import sympy as sp
 
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.formula import Graph, Source, maximum, minimum
-from tokenmill_models.memory import ends_elements, expert_elements, layer_elements, stage_mean
+from tokenmill_models.memory import ends_elements, expert_elements, first_mean, layer_elements, stage_mean
 from tokenmill_models.operations_parts import LOGIT_BYTES, ONE, ZERO, Part, arch_leaf, shard_outputs
 from tokenmill_models.roofline import M
 from tokenmill_models.training_activations import KORTHIKANTI, layer_activations
@@ -42,7 +42,7 @@ class StateElements:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of the fullest rank [B]."""
+    """Bytes of the fullest rank [B]; `rebuilt`: products of gated activations that it lacks the room for and writes anew."""
 
     weights: sp.Symbol
     gradients: sp.Symbol
@@ -52,6 +52,7 @@ class Memory:
     allocated: sp.Symbol
     reserved: sp.Symbol
     total: sp.Symbol
+    rebuilt: sp.Symbol
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,15 @@ def define_states(graph: Graph, arch: Architecture, rows: sp.Expr, m: sp.Expr, i
         "elements_layer", "1", "mean parameters of a layer of a stage, experts apart", stage_mean(arch, leaf.pp, dense)
     )
     layer_expert = stage_mean(arch, leaf.pp, expert)
-    first, last = ends_elements(graph, arch, leaf.tp)
-    working = _activations(graph, arch, rows)
-    stages = _ranks(graph, layer_dense, layer_expert, (first, last), working, rows, m, inner, outer, arch, recipe)
+    kept = _kept(graph, arch, rows)
+    inside = Layer(layer_dense, layer_expert, kept.body, kept.gate)
+    means = [first_mean(arch, leaf.pp, outer, values) for values in (dense, expert, kept.each, kept.gates)]
+    first = inside if means[0] is None else Layer(
+        graph.let("elements_layer_first", "1", "mean parameters of a layer of the first stage, experts apart", means[0]),
+        *(ZERO if one is None else one for one in means[1:]),
+    )  # fmt: skip
+    ends = ends_elements(graph, arch, leaf.tp)
+    stages = _ranks(graph, (first, inside), ends, rows, m, (inner, outer), arch, recipe)
     fullest = graph.let("elements_rank", "1", "parameters of the fullest rank, experts apart",
                         maximum(*(stage.dense + stage.ends for stage in stages)))  # fmt: skip
     routed = ZERO
@@ -128,48 +135,72 @@ def define_states(graph: Graph, arch: Architecture, rows: sp.Expr, m: sp.Expr, i
         graph.let("elements_optimizer", "1", "parameters whose optimiser states a rank keeps, experts apart",
                   trained / (1 + leaf.zero1 * (shared - 1)), source=ZERO_PAPER),
         recipe.full * routed / (1 + leaf.zero1 * (expert_shared - 1)),
-        inner * working.kept,
+        inner * kept.body,
     )  # fmt: skip
-    return states, stages, working.again
+    return states, stages, kept.again
 
 
 @dataclass(frozen=True)
-class Working:
-    """Activation bytes of a mean layer for one micro-batch [B]: `kept` until its backward pass, `gate` the products of gated
-    activations among them, `again` while that pass runs.
+class Layer:
+    """A mean layer of a stage: parameters outside and inside experts on a rank [1]; activations that wait, and products of gated
+    activations among them, for a micro-batch [B].
     """
 
-    kept: sp.Symbol
+    dense: sp.Expr
+    expert: sp.Expr
+    kept: sp.Expr
     gate: sp.Expr
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Activation bytes of a layer for one micro-batch [B] until its backward pass: of a mean inner layer (`body`), of `each` kind;
+    `gate`, `gates`: the products of gated activations among them; `again`: while that pass runs.
+    """
+
+    body: sp.Symbol
+    each: list[sp.Expr]
+    gate: sp.Expr
+    gates: list[sp.Expr]
     again: sp.Expr
 
 
-def _activations(graph: Graph, arch: Architecture, rows: sp.Expr) -> Working:
-    pairs = [layer_activations(graph, str(i), kind, f"layers.{i}", rows) for i, kind in enumerate(arch.layers)]
+def _kept(graph: Graph, arch: Architecture, rows: sp.Expr) -> Kept:
+    saved = [layer_activations(graph, str(i), kind, f"layers.{i}", rows) for i, kind in enumerate(arch.layers)]
+    entry = rows * arch_leaf("hidden") * leaf.bytes_residual / leaf.vector_split
+
+    def waiting(all_of: sp.Expr, rebuilt: sp.Expr) -> sp.Expr:
+        partial = all_of - leaf.recompute_selective * rebuilt
+        return leaf.recompute_full * entry + (1 - leaf.recompute_full) * partial
+
     whole = graph.let(
         "saved_layer",
         "B",
         "activations of a mean layer for a micro-batch",
-        stage_mean(arch, leaf.pp, [p[0] for p in pairs]),
+        stage_mean(arch, leaf.pp, [s[0] for s in saved]),
     )
-    rebuilt = stage_mean(arch, leaf.pp, [p[1] for p in pairs])
-    entry = rows * arch_leaf("hidden") * leaf.bytes_residual / leaf.vector_split
-    partial = whole - leaf.recompute_selective * rebuilt
-    kept = graph.let(
+    body = graph.let(
         "kept_layer", "B", "activations of a mean layer kept for a micro-batch",
-        leaf.recompute_full * entry + (1 - leaf.recompute_full) * partial, source=KORTHIKANTI,
+        waiting(whole, stage_mean(arch, leaf.pp, [s[1] for s in saved])), source=KORTHIKANTI,
     )  # fmt: skip
     gone = leaf.recompute_full + leaf.offload_activations - leaf.recompute_full * leaf.offload_activations
+    free = 1 - leaf.recompute_full - leaf.recompute_selective
+    gates = [free * s[2] for s in saved]
     gate = graph.let(
         "gate_layer", "B", "products of gated activations that a mean layer keeps for a micro-batch",
-        (1 - leaf.recompute_full - leaf.recompute_selective) * stage_mean(arch, leaf.pp, [p[2] for p in pairs]),
+        stage_mean(arch, leaf.pp, gates),
     )  # fmt: skip
-    return Working(kept, gate, gone * whole)
+    return Kept(body, [waiting(all_of, rebuilt) for all_of, rebuilt, _ in saved], gate, gates, gone * whole)
 
 
-def _ranks(graph: Graph, dense: sp.Expr, expert: sp.Expr, ends: tuple[sp.Expr, sp.Expr], working: Working,
-           rows: sp.Expr, m: sp.Expr, inner: sp.Expr, outer: sp.Expr, arch: Architecture, recipe: Recipe) -> list[Stage]:  # fmt: skip
-    """Hold the first rank (most in flight, embedding), the second (most layers), the last (head, logits)."""
+def _ranks(graph: Graph, layers: tuple[Layer, Layer], ends: tuple[sp.Expr, sp.Expr], rows: sp.Expr, m: sp.Expr,
+           held_layers: tuple[sp.Expr, sp.Expr], arch: Architecture, recipe: Recipe) -> list[Stage]:  # fmt: skip
+    """Hold the first rank (most in flight, embedding, the kinds of layer that lead), the second (most layers), the last (head,
+    logits); DualPipe puts the first and the last stage on one rank.
+
+    `layers`: a mean layer of the first stage and of the others; `held_layers`: layers of an inner and of an outer rank.
+    """
+    (first, inside), (inner, outer) = layers, held_layers
     lone = 1 - (leaf.pp - 1) / maximum(leaf.pp - 1, 1)  # 1 where one rank is first and last
     tied = ends[1] - (arch_leaf("embedding_parameters") / leaf.tp if arch.tied else 0)
     logits = rows * _logits(arch)
@@ -183,15 +214,22 @@ def _ranks(graph: Graph, dense: sp.Expr, expert: sp.Expr, ends: tuple[sp.Expr, s
     ]
     within, at_ends = recipe.adapters
     sizes = [
-        (outer, ends[0] + lone * tied, lone * at_ends, lone * logits),
-        (more * inner, ZERO, ZERO, ZERO),
-        (outer, ends[1], at_ends, logits),
+        (first, outer, ends[0] + lone * tied, lone * at_ends, lone * logits),
+        (inside, more * inner, ZERO, ZERO, ZERO),
+        (inside, outer, ends[1], at_ends, logits),
     ]
-    return [
-        Stage(count * dense, count * expert, end, count * within + beside,
-              held * working.kept + more_bytes, held * working.gate)
-        for (count, end, beside, more_bytes), held in zip(sizes, flights, strict=True)
+    begin, middle, end = [
+        Stage(count * one.dense, count * one.expert, beside, count * within + adapted,
+              held * one.kept + more_bytes, held * one.gate)
+        for (one, count, beside, adapted, more_bytes), held in zip(sizes, flights, strict=True)
     ]  # fmt: skip
+    return [_paired(begin, end), middle, _paired(end, begin)]
+
+
+def _paired(own: Stage, other: Stage) -> Stage:
+    """Return a stage, or under DualPipe the mean of the two on its rank (define_memory counts it twice)."""
+    half = leaf.dualpipe / 2
+    return Stage(*((1 - half) * getattr(own, f.name) + half * getattr(other, f.name) for f in fields(Stage)))
 
 
 def _logits(arch: Architecture) -> sp.Expr:
@@ -224,14 +262,19 @@ def define_memory(graph: Graph, states: StateElements, stages: list[Stage], agai
         "memory_most", "B", "states and activations of the fullest rank", maximum(*(rank.total for rank in ranks))
     )
 
-    def of_fullest(what: int, name: str) -> sp.Symbol:
-        cases = [(rank.states[what], sp.Ge(rank.total, most)) for rank in ranks[:-1]]
-        held = sp.Piecewise(*cases, (ranks[-1].states[what], True))
-        return graph.let(f"memory_{name}", "B", f"{name} of the fullest rank", held, source=ZERO_PAPER)
+    def of_fullest(values: list[sp.Expr]) -> sp.Expr:
+        cases = [(value, sp.Ge(rank.total, most)) for value, rank in zip(values[:-1], ranks, strict=False)]
+        return sp.Piecewise(*cases, (values[-1], True))
 
     weights, gradients, optimizer = (
-        of_fullest(i, name) for i, name in enumerate(("weights", "gradients", "optimizer"))
-    )
+        graph.let(f"memory_{name}", "B", f"{name} of the fullest rank",
+                  of_fullest([rank.states[i] for rank in ranks]), source=ZERO_PAPER)
+        for i, name in enumerate(("weights", "gradients", "optimizer"))
+    )  # fmt: skip
+    rebuilt = graph.let(
+        "memory_rebuilt", "B", "products of gated activations that the fullest rank does not keep, since memory asks",
+        of_fullest([rank.whole - rank.total for rank in ranks]), source=GATE,
+    )  # fmt: skip
     activations = graph.let(
         "memory_activations", "B", "activations, gathered parameters and one layer's working set of the fullest rank",
         most - weights - gradients - optimizer + again + buffers, source=KORTHIKANTI,
@@ -243,14 +286,17 @@ def define_memory(graph: Graph, states: StateElements, stages: list[Stage], agai
     outside = graph.let("memory_reserve", "B", "memory outside tensors: context, communicators, cache of the framework",
                         leaf.reserve + reserved - allocated)  # fmt: skip
     total = graph.let("memory_total", "B", "memory of the fullest rank as the driver shows it", reserved + leaf.reserve)
-    return Memory(weights, gradients, optimizer, activations, outside, allocated, reserved, total)
+    return Memory(weights, gradients, optimizer, activations, outside, allocated, reserved, total, rebuilt)
 
 
 @dataclass(frozen=True)
 class Rank:
-    """Bytes of one pipeline rank: `states` (weights, gradients, optimiser states), and `total` with its activations [B]."""
+    """Bytes of one pipeline rank [B]: `states` (weights, gradients, optimiser states); with all its activations (`whole`); `total`
+    without the products of gated activations that do not fit.
+    """
 
     states: tuple[sp.Symbol, ...]
+    whole: sp.Symbol
     total: sp.Symbol
 
 
@@ -281,7 +327,7 @@ def _rank(
         f"memory_least_{name}", "B", "the same, as far as memory asks without products of gated activations",
         maximum(full - stage.gate, minimum(full, room)), source=GATE,
     )  # fmt: skip
-    return Rank(states, least)
+    return Rank(states, full, least)
 
 
 def weight_bytes(states: StateElements, recipe: Recipe = EVERYTHING) -> sp.Expr:
