@@ -129,7 +129,7 @@ def _held(ranks: sp.Symbol) -> Rule:
     return Rule("chips", held, ranks, "equal", "chips held are those of the whole run", cure="layout.chips")
 
 
-def _staffed(architecture: Any, models: Mapping[str, Any]) -> tuple[Role, ...]:
+def _staffed(architecture: Any, models: Mapping[str, Any], _: Mapping[str, Any]) -> tuple[Role, ...]:
     judge = models.get(own.judged)
     return (alone(architecture),) if judge is None else (with_judge(architecture, judge),)
 

@@ -17,7 +17,8 @@ INPUT_KINDS = (
     "slices",  # a number, or {slice = number}
     "choice",  # a word of `among`
     "flag",  # true or false
-    "name",  # free text (an engine, a store, a system)
+    "name",  # free text (an engine, a store)
+    "system",  # one or several systems of the catalogue
     "architecture",  # a name of the catalogue or a path
     "records",  # a list of tables; their keys are inputs named "<this>[].<key>"
     "members",  # one word or several of `among`: {word = 1 or 0}, whose parts are leaves named "<this>.<word>"
@@ -25,6 +26,7 @@ INPUT_KINDS = (
 )
 RULE_KINDS = ("divides", "equal", "at_most", "capacity", "limit")
 ROLE_KINDS = ("pool", "run", "part")
+HARDWARE = ("accelerator", "processor", "store")
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,9 @@ class Role:
     `shares`: time share name to symbol [s], of the step. `slots`: axis names in order, outermost search first; the
     last is an array dimension of its own, so choose one on which few definitions depend. `parts`: of a run.
     `prefer`: symbols; among rows with equal ports the row with the smallest values stays. `model`: the input that names
-    the model of this role, where it is not the workload's own.
+    the model of this role, where it is not the workload's own. `hardware`: a word of HARDWARE, the only kind of system that
+    it stands on; None: any that computes. `system`: the input of kind "system" that names its systems, where given. `remarks`: by
+    figure, what a plan says of it where it is above zero (after its value).
     """
 
     name: str
@@ -134,10 +138,15 @@ class Role:
     parts: Mapping[str, Role] = field(default_factory=dict)
     prefer: tuple[sp.Symbol, ...] = ()
     model: str | None = None
+    hardware: str | None = None
+    system: str | None = None
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in ROLE_KINDS:
             raise ValueError(f"role {self.name}: kind {self.kind!r} is not one of {ROLE_KINDS}")
+        if self.hardware not in (None, *HARDWARE):
+            raise ValueError(f"role {self.name}: hardware {self.hardware!r} is not one of {HARDWARE}")
 
 
 @dataclass(frozen=True)
@@ -190,8 +199,10 @@ class StageModel:
 
     `roles(architecture)` returns the roles; `architecture` is None where the stage has no model. `axes`: every axis
     of every role, once (their keys are keys of the file). `demand` None means a run. `yields`: objective name to the port that it divides by: {"cost_per_token": {"output": port, "all":
-    port}} in units per unit of demand (pool) or per run (run). `staffed(architecture, models)` returns the roles where inputs
-    of kind "architecture" name further models (by input name); None: `roles` alone.
+    port}} in units per unit of demand (pool) or per run (run). `staffed(architecture, models, values)` returns the roles where
+    they depend on further models (by the name of the input of kind "architecture"; of a list of tables: ``steps.2.model``), or
+    on the workload's values by dotted key; None: `roles` alone. `parts`: names of parts of a run that may have a table of
+    their own. `hardware`: words of HARDWARE that its roles need beside systems that compute.
     """
 
     name: str
@@ -203,7 +214,9 @@ class StageModel:
     demand: Demand | None = None
     yields: Mapping[str, Mapping[str, sp.Symbol]] = field(default_factory=dict)
     axes: tuple[Axis, ...] = ()
-    staffed: Callable[[Any, Mapping[str, Any]], tuple[Role, ...]] | None = None
+    staffed: Callable[[Any, Mapping[str, Any], Mapping[str, Any]], tuple[Role, ...]] | None = None
+    parts: tuple[str, ...] = ()
+    hardware: tuple[str, ...] = ()
 
 
 _STAGES: dict[str, StageModel] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -170,11 +170,7 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
         stage = stages()[workload.stage]
         model = load_architecture(workload.model, problem.base) if workload.model else None
         power = _power_matters(problem) or bool(named(workload, stage))
-        further = {
-            item.name: load_architecture(str(workload.values[item.name]), problem.base)
-            for item in stage.inputs
-            if item.kind == "architecture" and workload.values.get(item.name)
-        }
+        further = {key: load_architecture(name, problem.base) for key, name in _further_models(workload, stage)}
         may = systems if named(workload, stage) else tuple(system for system in systems if system.id not in users)
         ask = Ask(a_replica(workload, stage), stage, problem, data, model, may, power, further)
         found.searched.append(search(ask))
@@ -185,6 +181,19 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
         elif stage.demand is not None:
             found.demand[workload.name] = demand_of(problem, workload, stage)
     return found
+
+
+def _further_models(workload: Workload, stage: StageModel) -> Iterator[tuple[str, str]]:
+    """Yield (key, name) of the models that a workload names beside its own; in a list of tables ``steps.2.model``."""
+    for item in stage.inputs:
+        listed, bracket, member = item.name.partition("[].")
+        if item.kind != "architecture":
+            continue
+        if not bracket and workload.values.get(item.name):
+            yield item.name, str(workload.values[item.name])
+        for at, row in enumerate(workload.values.get(listed) or () if bracket else ()):
+            if row.get(member):
+                yield f"{listed}.{at}.{member}", str(row[member])
 
 
 def _power_matters(problem: Problem) -> bool:

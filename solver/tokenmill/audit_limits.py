@@ -83,7 +83,8 @@ def limits(case: Case) -> Iterator[Residual]:
     for h, l in case.moments:
         for together in going(case, h):
             names = {run.workload for run in together}
-            held = [*in_hand(case, h, l), *(b for b in case.plan.purchases if b.workload in names)]
+            every = [*in_hand(case, h, l), *(b for b in case.plan.purchases if b.workload in names)]
+            held = [b for b in every if offer_of(case, b).counted]
             chips = sum((exact(b.count) * offer_of(case, b).chips for b in held), Fraction(0))
             if bounds.chips is not None:
                 yield at_most(f"chips in period {h}, {l}", chips, Fraction(bounds.chips))

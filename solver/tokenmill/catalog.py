@@ -38,6 +38,7 @@ from tokenmill.catalog_records import (
     System,
 )
 from tokenmill.catalog_show import catalog_entry, catalog_table
+from tokenmill.catalog_stores import STORE, store_chip, store_price, store_system
 from tokenmill.catalog_systems import plainest_host, read_system
 from tokenmill.catalog_tables import (
     read_achieved,
@@ -100,15 +101,19 @@ class Catalog:
     version: str
 
     def chip(self, id: str) -> Chip:
-        """Return a chip; raises CatalogError with the nearest name, or why it is not offered."""
+        """Return a chip, or a unit of the store of that name; raises CatalogError with the nearest name, or why it is not offered."""
+        if id in self.stores and id not in self.chips:
+            return store_chip(self.stores[id])
         return self._find(id, self.chips, "chip")
 
     def system(self, id: str) -> System:
-        """Return a system, or the plainest host of the chip of that name; raises CatalogError like `chip`."""
+        """Return a system, the plainest host of the chip, or the store of that name; raises CatalogError like `chip`."""
         if id in self.systems:
             return self.systems[id]
         if id in self.chips:
             return plainest_host(self.chips[id], self._host_watts)
+        if id in self.stores:
+            return store_system(self.stores[id])
         names: dict[str, System | Chip] = {**self.chips, **self.systems}
         raise self._unknown(id, names, "system")
 
@@ -159,6 +164,8 @@ class Catalog:
     ) -> PriceChoice | None:
         """Return the price taken: the median over providers of the newest month; to buy, else the list price; None if none."""
         system = self.system(system_id)
+        if system.hardware == STORE:
+            return store_price(self.stores[system_id], market)
         newest = max((price.date for price in self.prices), default="0000-01")
         rows = prices_of(self.prices, system, market, provider, region, price_date)
         whole = [row for row in rows if row.unit == "system"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from tokenmill.errors import CatalogError
 
@@ -171,6 +172,11 @@ class System:
         return None if self.host_vcpus is None else self.host_vcpus / 2
 
     @property
+    def hardware(self) -> str:
+        """What it is made of: ``processor`` (a server without accelerators), ``store``, or ``accelerator``."""
+        return {"cpu-server": "processor", "store": "store"}.get(self.kind, "accelerator")
+
+    @property
     def rack_power(self) -> float:
         """W that one rack must bear for it: of its racks where their number is known, else of one node."""
         return self.power / (self.racks or self.nodes)
@@ -254,6 +260,23 @@ class Store:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     notes: str = ""
     origin: str = "catalogue"
+
+    @property
+    def unit_rate(self) -> float:
+        """B/s that a provisioned terabyte brings; the rate of the whole store where capacity does not set it."""
+        return self.total if self.per_byte is None else self.per_byte * 1e12
+
+    @property
+    def requests(self) -> float:
+        """Reads a second of one prefix; infinite where requests are not the limit."""
+        figure = self.figures.get("reads_per_s_per_prefix")
+        return inf if figure is None else figure.value
+
+    @property
+    def request_price(self) -> float:
+        """USD of one read request."""
+        figure = self.figures.get("usd_per_1000_reads")
+        return 0.0 if figure is None else figure.value / 1000
 
 
 @dataclass(frozen=True)

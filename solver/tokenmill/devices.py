@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tokenmill.catalog import Catalog
 from tokenmill.errors import Mistake
+from tokenmill.needed import further_systems
 from tokenmill.offers import Offer, offers
 from tokenmill.problem import Problem, Workload
 from tokenmill_models.stage import StageModel
@@ -25,7 +26,7 @@ def every_offer(
     devices, remarks = _devices(problem, catalog, stages)
     owned = replace(problem, hardware=replace(problem.hardware, systems=()))
     rest = all(named(workload, stages[workload.stage]) for workload in problem.workloads)
-    had, notes = offers(owned if rest else problem, catalog)
+    had, notes = offers(owned if rest else problem, catalog, further_systems(problem, catalog, stages))
     taken = {offer.system for offer in devices}
     others = [offer for offer in had if offer.system not in taken or offer.kind == "owned"]
     return [*others, *devices], [*notes, *remarks]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Protocol
 
+from tokenmill.catalog_stores import STORE
 from tokenmill.errors import CatalogError, Mistake
 from tokenmill.problem import MATURITIES, PriceOverride, Problem, Site, Supply
 
@@ -23,7 +24,8 @@ class Offer:
     chip (counts are chips, each at its part of the price). `host_power`: W of a system beyond its chips; `chip_idle`,
     `chip_tdp`: W a chip. `commitment`: s. `sites`: where it may stand (None: anywhere). `at_most`: systems of this
     offer. `preemptions_per_day`: of one system on spot. `chip_outage`: failures of a chip times their repair, a share of
-    time. `minimum`: the fewest systems of one order. `until`: last period in which it can be used.
+    time. `minimum`: the fewest systems of one order. `until`: last period in which it can be used. `counted`: its units are
+    chips, which limits on chips count (units of a store are not).
     """
 
     system: str
@@ -48,6 +50,7 @@ class Offer:
     chip_outage: float = 0.0
     price_source: str = ""
     stale: bool = False
+    counted: bool = True
 
     @property
     def key(self) -> str:
@@ -60,6 +63,11 @@ class Offer:
     def unit_chips(self) -> int:
         """Chips of one counted unit: a chip where had by the chip, else a system's."""
         return 1 if self.by_chip else self.chips
+
+    @property
+    def counted_chips(self) -> int:
+        """Chips of one counted unit that limits on chips count."""
+        return self.unit_chips if self.counted else 0
 
     @property
     def unit_power(self) -> float:
@@ -91,17 +99,17 @@ class CatalogLike(Protocol):
     ) -> Any: ...
 
 
-def offers(problem: Problem, catalog: CatalogLike) -> tuple[list[Offer], list[Mistake]]:
+def offers(problem: Problem, catalog: CatalogLike, further: tuple[str, ...] = ()) -> tuple[list[Offer], list[Mistake]]:
     """Return every offer of a problem, and a note for each system left out of markets, with the reason.
 
-    Asked systems, or all that the asked maturity admits; the user's prices win over the catalogue's; owned systems are
-    offers at price 0.
+    Asked systems, or all that the asked maturity admits, and `further` ones; the user's prices win over the catalogue's;
+    owned systems are offers at price 0.
     """
     found: list[Offer] = []
     notes: list[Mistake] = []
-    for name in _asked(problem, catalog):
+    for name in sorted({*_asked(problem, catalog), *further}):
         missing = []
-        for market in problem.hardware.markets:
+        for market in _markets(problem, catalog, name):
             made = _in_market(problem, catalog, name, market)
             if isinstance(made, str):
                 missing.append(f"{market}{made}")
@@ -118,6 +126,15 @@ def offers(problem: Problem, catalog: CatalogLike) -> tuple[list[Offer], list[Mi
         found.append(replace(base, sites=sites, at_most=owned.count, until=owned.retires, price_source="owned"))
     notes = notes if problem.hardware.systems is not None else _together(notes)
     return sorted(_merged(found), key=lambda offer: offer.key), notes
+
+
+def _markets(problem: Problem, catalog: CatalogLike, name: str) -> tuple[str, ...]:
+    """Return the markets in which a system is sought; stores are rented as they are used, whatever else is asked."""
+    asked = problem.hardware.markets
+    if getattr(catalog.system(name), "hardware", "") != STORE:
+        return asked
+    rented = tuple(market for market in asked if market in ("on-demand", "spot"))
+    return rented if "on-demand" in rented else ("on-demand", *rented)
 
 
 def _together(notes: list[Mistake]) -> list[Mistake]:
@@ -214,7 +231,7 @@ def _base(problem: Problem, catalog: CatalogLike, name: str, market: str, kind: 
     by_chip = bool(system.rent_by_chip) and kind == "rent"
     supply = [s for s in problem.hardware.supply if s.system == name]
     tdp = float(chip.tdp or 0.0)
-    return Offer(
+    offer = Offer(
         system=_name(system),
         market=market,
         kind=kind,
@@ -231,6 +248,9 @@ def _base(problem: Problem, catalog: CatalogLike, name: str, market: str, kind: 
         minimum=max((s.minimum_order for s in supply if s.minimum_order > 1), default=0) if kind != "owned" else 0,
         preemptions_per_day=_preemptions(supply) if market == "spot" else None,
     )
+    if getattr(system, "hardware", "") == STORE:
+        return replace(offer, counted=False, preemptions_per_day=0.0)  # nothing interrupts a store
+    return offer
 
 
 def _preemptions(supply: list[Supply]) -> float | None:

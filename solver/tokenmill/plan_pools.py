@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tokenmill.plan import Bottleneck, Pool
@@ -10,6 +10,9 @@ from tokenmill.trace import ClassFigures, Evaluated
 
 # time share -> resource that it uses, unless the evaluation says otherwise
 RESOURCES = {
+    "cores": "cpu",
+    "store": "storage_throughput",
+    "provisioned": "storage_capacity",
     "compute": "compute",
     "memory": "memory_bandwidth",
     "tensor": "scale_up",
@@ -102,6 +105,12 @@ def _worst(name: str, used: Sequence[tuple[ClassFigures, float]]) -> str:
     return next((word for word in EVIDENCE if word in words), words[0])
 
 
+def whole_run(records: Iterable[Evaluated], pools: Collection[str]) -> ClassFigures:
+    """Return the figures of a run as a whole, which no pool of it shows; empty where there is none."""
+    whole = (record for record in records if record.role not in pools)
+    return next((next(iter(record.classes.values())) for record in whole), ClassFigures({}, {}, {}, {}, {}))
+
+
 def normalised(times: Mapping[str, float | None]) -> dict[str, float]:
     """Return times [s] as shares of their sum."""
     known = {name: value for name, value in times.items() if value is not None}
@@ -110,13 +119,18 @@ def normalised(times: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def bottleneck_of(pools: Sequence[Pool], evaluated: Iterable[Evaluated], workload: str) -> Bottleneck | None:
-    """Return the resource with the greatest share of time in the workload's largest pool, and the second."""
+    """Return the resource with the greatest share of time in the workload's largest pool, and the second.
+
+    A run of parts that says itself what its time goes to is taken at its word.
+    """
     if not pools:
         return None
+    records = [record for record in evaluated if record.workload == workload]
     largest = max(pools, key=lambda pool: pool.chips)
-    overrides = next((e.resources for e in evaluated if e.workload == workload and e.role == largest.role), {})
+    overrides = next((record.resources for record in records if record.role == largest.role), {})
+    shares = whole_run(records, {pool.role for pool in pools}).shares or largest.predicted.get("time_shares", {})
     by_resource: dict[str, float] = {}
-    for name, share in largest.predicted.get("time_shares", {}).items():
+    for name, share in normalised(shares).items():
         resource = overrides.get(name) or RESOURCES.get(name)
         if resource:
             by_resource[resource] = by_resource.get(resource, 0.0) + share

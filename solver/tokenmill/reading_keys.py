@@ -53,7 +53,7 @@ def keys_of(table: Any) -> dict[str, tuple[str, Key]]:
     return found
 
 
-_KINDS = {"choice": "word", "name": "text", "architecture": "model"}
+_KINDS = {"choice": "word", "name": "text", "architecture": "model", "system": "names"}
 
 
 def key_of_input(item: Input) -> Key:
@@ -68,6 +68,7 @@ def key_of_input(item: Input) -> Key:
         above=0.0 if positive else None,
         maximum=item.maximum,
         among=item.among,
+        of="system" if item.kind == "system" else None,
         required=item.required,
         points=tuple(item.parts) or ("mean", "p50", "p95", "p99"),
     )

@@ -66,6 +66,7 @@ def stage_keys(stage: StageModel) -> StageKeys:
         choices[stage.demand.devices] = Key(stage.demand.devices, "name", "devices to choose among", of="system")
     roles = [role for route in stage.routes for role in route.roles]
     roles += [role for coupling in stage.couplings for role in (coupling.source, coupling.target)]
+    roles += stage.parts
     classes = stage.demand.classes if stage.demand else None
     return StageKeys(common, inputs, GENERIC | choices, members, classes, tuple(dict.fromkeys(roles)))
 

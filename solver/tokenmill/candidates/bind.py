@@ -9,6 +9,7 @@ from statistics import NormalDist
 from typing import Any
 
 from tokenmill.catalog import Catalog, Chip, System
+from tokenmill.catalog_stores import STORE
 from tokenmill.efficiency import GENERIC, chip_constant, engine_figure, engine_version, kernel_constants
 from tokenmill.errors import CatalogError
 from tokenmill.problem import Assume, Lengths, Workload
@@ -16,6 +17,9 @@ from tokenmill_models.architecture import Architecture
 from tokenmill_models.symbols import Quantity
 
 IDEAL = "assumed ideal"
+OF_EVERY_WORKLOAD = ("deadline", "starts")
+UNLIMITED = 1e30
+"""Stands for a rate that is not the limit: finite, so that nothing becomes NaN."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,14 @@ def length_part(lengths: Lengths, part: str) -> float:
 
 
 def _part(binder: Binder, values: Mapping[str, Any], path: str, defaults: Mapping[str, Any]) -> Leaf:
-    """Return an input by dotted name; a name that is not there may end in a part of the input before it."""
+    """Return an input by dotted name; a name that is not there may end in a part of the input before it.
+
+    ``steps.2.share`` is the member `share` of the third table of the list `steps`.
+    """
+    listed, _, member = path.partition(".")
+    at, _, member = member.partition(".")
+    if at.isdigit():
+        values, path = values[listed][int(at)], member
     for name, part in ((path, "mean"), tuple(path.rpartition("."))[::2]):
         given = values.get(name)
         value = defaults.get(name) if given is None else given
@@ -113,6 +124,9 @@ def _input(binder: Binder, path: str) -> Leaf:
         return Leaf(assumed, "assumed in the problem file", "input")
     if path in binder.held:
         return Leaf(float(binder.held[path]), "problem file", "input")
+    if path in OF_EVERY_WORKLOAD:
+        given = getattr(binder.workload, path)
+        return ABSENT if given is None else Leaf(float(given), "problem file", "input")
     return _part(binder, binder.workload.values, path, binder.defaults)
 
 
@@ -238,9 +252,22 @@ def _draft(binder: Binder, path: str) -> Leaf:
 
 
 def _store(binder: Binder, path: str) -> Leaf:
-    store = binder.catalog.store(_chosen(binder, "store"))
+    """Return a figure of the store that a role stands on, or else of the one that the file names."""
+    own = binder.system.hardware == STORE
+    store = binder.catalog.store(binder.system.id if own else _chosen(binder, "store"))
     value = getattr(store, path, None)
-    return ABSENT if value is None else Leaf(float(value), store.source, "datasheet")
+    if value is None:
+        return ABSENT
+    evidence = store.figures[path].evidence if path in store.figures else "datasheet" if store.checked else "guess"
+    return Leaf(min(float(value), UNLIMITED), store.source, evidence)
+
+
+def _rate(binder: Binder, path: str) -> Leaf:
+    """Return a figure of the catalogue's table of what a core does in a second."""
+    rate = binder.catalog.cpus.get(path)
+    if rate is None:
+        raise CatalogError(f"rate: found {path!r}; allowed: a row of the catalogue's rates of cores")
+    return Leaf(rate.figure.value, rate.figure.source, rate.figure.evidence)
 
 
 def _system(binder: Binder, path: str) -> Leaf:
@@ -260,6 +287,7 @@ _PROVIDERS: dict[str, Callable[[Binder, str], Leaf]] = {
     "engine": _engine,
     "draft": _draft,
     "store": _store,
+    "rate": _rate,
     "system": _system,
     "assume": _input,
     "constant": _constant,

@@ -19,6 +19,7 @@ from tokenmill.candidates.evaluate import MACHINE, GroupTable, Setting, Tally, b
 from tokenmill.candidates.gather import Gathered, Read, columns_of, gather, plain
 from tokenmill.candidates.program import ONLY, PART, Needs, Program, group_leaves, prepare
 from tokenmill.catalog import Catalog, System
+from tokenmill.catalog_stores import STORE, suits
 from tokenmill.errors import CatalogError
 from tokenmill.problem import Problem, Workload
 from tokenmill.topology import Machine, machine_of
@@ -78,7 +79,7 @@ class Ask:
     def roles(self) -> dict[str, Role]:
         """The stage's roles for this model, by name."""
         made = (
-            self.stage.staffed(self.architecture, self.models)
+            self.stage.staffed(self.architecture, self.models, self.workload.values)
             if self.stage.staffed
             else self.stage.roles(self.architecture)
         )
@@ -139,9 +140,8 @@ def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[G
     parts = {name: _search_role(ask, part, left_out) for name, part in role.parts.items()}
     tallies: list[tuple[str, Tally]] = [entry for _, inner in parts.values() for entry in inner]
     part_rows = {name: rows for name, (rows, _) in parts.items()}
-    systems = _allowed(ask, role)[: 1 if role.parts else None]
     settings: list[tuple[str, Context, dict[str, Any]]] = []
-    for system in systems:
+    for system in _allowed(ask, role):
         try:
             settings += [(system.id, context, grids) for context, grids in settings_of(ask, role, program, system)]
         except CatalogError as error:
@@ -158,11 +158,16 @@ def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[G
 
 
 def _allowed(ask: Ask, role: Role) -> tuple[System, ...]:
+    if role.parts:
+        return ask.systems[:1]  # a run of parts stands where its parts do
     demand = ask.stage.demand
     held = held_values(ask.workload, role.name, SYSTEM)
     if held is None and demand is not None and demand.devices:
         held = held_values(ask.workload, role.name, demand.devices)
-    return ask.systems if held is None else tuple(system for system in ask.systems if system.id in held)
+    if held is None and role.system is not None:
+        held = ask.workload.values.get(role.system)
+    may = (system for system in ask.systems if suits(system, role.hardware))
+    return tuple(system for system in may if held is None or system.id in held)
 
 
 def settings_of(ask: Ask, role: Role, program: Program, system: System) -> Iterator[tuple[Context, dict[str, Any]]]:
@@ -211,7 +216,8 @@ def _setting(
     groups: Iterable[str],
     links: tuple[Leaf, ...],
 ) -> Setting:
-    machine = _machine(ask, system, max(chips, ask.problem.limits.chips or MOST_CHIPS, system.chips))
+    most = None if system.hardware == STORE else ask.problem.limits.chips
+    machine = _machine(ask, system, max(chips, most or MOST_CHIPS, system.chips))
     scalars = {name: leaf.value for name, leaf in leaves.items() if leaf.value is not None}
     return Setting(
         scalars=scalars,

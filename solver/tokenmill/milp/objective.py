@@ -136,7 +136,7 @@ def chip_seconds(build: Build) -> Linear:
         result.plus(chips_in_hand(build, h, l, frozenset()), sets.length(h, l))
     for n, index in build.variables.taken.items():
         way = sets.ways[n]
-        held = sum(a.units * sets.offers[a.offer].unit_chips for a in way.held)
+        held = sum(a.units * sets.offers[a.offer].counted_chips for a in way.held)
         placed = sum(chips for _, chips in way.places)
         result.add(index, (held + placed) * (sets.columns[way.column].duration or 0.0))
     return result

@@ -70,6 +70,8 @@ def chips_in_hand(build: Build, h: int, l: int, together: frozenset[str], spot: 
     for k, offer in enumerate(build.sets.offers):
         if spot and offer.market != "spot":
             continue
+        if not offer.counted:
+            continue
         for i in range(len(build.sets.sites)):
             result.plus(count(build, k, i, h, l), offer.unit_chips)
         result.plus(held_units(build, k, None, h, together), offer.unit_chips)
