@@ -27,6 +27,14 @@ EVALUATORS: dict[str, str] = {
     "vtrain_a100": "tokenmill.validate_steps",
     "simumax_b200": "tokenmill.validate_steps",
     "edge": "tokenmill.validate_devices",
+    "inferencemax": "tokenmill.validate_serving",
+    "energy_serving": "tokenmill.validate_serving",
+    "vendor_perf": "tokenmill.validate_serving",
+    "mlperf_inference": "tokenmill.validate_serving",
+    "splitwise_profiles": "tokenmill.validate_serving",
+    "splitwise_prompts": "tokenmill.validate_serving",
+    "helix_layer_profiles": "tokenmill.validate_serving",
+    "kernel_profiles": "tokenmill.validate_serving",
 }
 """Module that evaluates a file: it has ``evaluate(file) -> Evaluation``."""
 LEAST_RANKED = 3

@@ -45,6 +45,7 @@ class Case:
     """One measured row as a problem: `model` a catalogue name or the fields of a configuration; `workload` the keys of its table.
 
     `group`: rows that stay on one side of a split. `fabric`: a network of the catalogue in place of the system's usual one.
+    `role`: the role of the stage that is predicted ("": its first).
     """
 
     row: str
@@ -55,6 +56,7 @@ class Case:
     workload: Mapping[str, Any]
     stage: str = field(default_factory=lambda: stage_of("training"))
     fabric: str | None = None
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,16 +85,22 @@ class Batch:
     def evaluate(self, constants: Mapping[str, float]) -> dict[str, Array]:
         """Return figures (and ``room``, B left in memory) of every layout with some leaves replaced by `constants`."""
         role = self.program.role
-        capacity = _capacity(self.program)
-        symbols = [role.figures[name] for name in self.outputs] + [side for r in capacity for side in (r.left, r.right)]
+        capacity = [r for r in _capacity(self.program) if all(q.symbol.name in self.values for q in r.needs.scalars)]
+        symbols = [symbol_of(role, name) for name in self.outputs]
+        symbols += [side for rule in capacity for side in (rule.left, rule.right)]
         with np.errstate(all="ignore"):
             found = list(self.program.compile(symbols)({**self.values, **constants}).values())
         arrays = [np.broadcast_to(np.asarray(value, float), self.cases.shape) for value in found]
         named = dict(zip(self.outputs, arrays, strict=False))
         sides = arrays[len(self.outputs) :]
         room = [right - left for left, right in zip(sides[::2], sides[1::2], strict=True)]
-        named["room"] = np.minimum.reduce(room) if room else np.full(self.cases.shape, np.inf)
+        named["room"] = np.fmin.reduce(room) if room else np.full(self.cases.shape, np.inf)
         return named
+
+
+def symbol_of(role: Role, name: str) -> Any:
+    """Return the symbol of a figure of a role, or of a definition of its graph."""
+    return role.figures[name] if name in role.figures else next(s for s in role.graph.formulas if s.name == name)
 
 
 def structure(item: Any) -> Any:
@@ -109,13 +117,18 @@ def structure(item: Any) -> Any:
 
 
 class Predictor:
-    """Batches of cases, built once and evaluated for any values of the constants."""
+    """Batches of cases, built once and evaluated for any values of the constants.
+
+    Of the layouts that a case leaves open, that with the lowest (`highest`: the highest) first output is its prediction.
+    """
 
     def __init__(
-        self, cases: Sequence[Case], outputs: Sequence[str] = ("step_time",), catalog: Catalog | None = None
-    ) -> None:
+        self, cases: Sequence[Case], outputs: Sequence[str] = ("step_time",), catalog: Catalog | None = None,
+        highest: bool = False,
+    ) -> None:  # fmt: skip
         self.cases = list(cases)
         self.outputs = tuple(outputs)
+        self.sign = -1.0 if highest else 1.0
         self.catalog = catalog or load_catalog()
         self.refused: dict[int, str] = {}
         self._programs: dict[Any, Program] = {}
@@ -142,8 +155,8 @@ class Predictor:
             if among is not None and not among[batch.cases].any():
                 continue
             named = batch.evaluate((constants or {}).get((batch.chip, batch.precision), {}))
-            for case, prediction in _best(batch, named, self.outputs):
-                rank = prediction.figures[self.outputs[0]] if prediction.fits else np.inf
+            for case, prediction in _best(batch, named, self.outputs, self.sign):
+                rank = self.sign * prediction.figures[self.outputs[0]] if prediction.fits else np.inf
                 if case not in found or rank < found[case][0]:
                     found[case] = (rank, prediction)
         for index in range(len(self.cases)):
@@ -184,10 +197,9 @@ class Predictor:
         return Ask(problem.workloads[0], stages()[case.stage], problem, self.catalog, arch, ())
 
     def _program(self, case: Case, ask: Ask) -> tuple[Role, Program]:
-        key = (case.stage, structure(ask.architecture))
+        key = (case.stage, case.role, structure(ask.architecture))
         if key not in self._programs:
-            role = next(iter(ask.roles.values()))
-            self._programs[key] = prepare(role)
+            self._programs[key] = prepare(ask.roles[case.role or next(iter(ask.roles))])
         return self._programs[key].role, self._programs[key]
 
 
@@ -206,12 +218,18 @@ def _batch(entries: Sequence[_Laid], outputs: tuple[str, ...], precision: str) -
     cases = np.repeat([entry.case for entry in entries], counts)
     laid = np.array([row for one in rows for row in one], float)
     values: dict[str, Any] = {step.carried: laid[:, i] for i, step in enumerate(axes)}
-    for name in dict.fromkeys(name for entry in entries for name in entry.context.setting.scalars):
-        single = np.array([entry.context.setting.scalars.get(name, np.nan) for entry in entries], float)
+    leaves = [_single(entry.context.setting) for entry in entries]
+    for name in dict.fromkeys(name for given in leaves for name in given):
+        single = np.array([given.get(name, np.nan) for given in leaves], float)
         values[name] = float(single[0]) if (single == single[0]).all() else np.repeat(single, counts)
     values |= group_values(program, sorted(program.sizes), values, setting)
     allowed = _allowed(program, values, setting, entries, np.repeat(np.arange(len(entries)), counts))
     return Batch(program, entries[0].context.binder.chip.id, precision, outputs, cases, values, allowed)
+
+
+def _single(setting: Setting) -> dict[str, float]:
+    """Return the leaves of a setting with one class of requests."""
+    return {**setting.scalars, **{name: float(values[0]) for name, values in setting.classes.items()}}
 
 
 def _rules(program: Program) -> Iterable[PlacedRule]:
@@ -251,11 +269,13 @@ def _holds(kind: str, left: Array, right: Array) -> NDArray[np.bool_]:
         return np.asarray(left - right <= TOLERANCE * np.abs(right))
 
 
-def _best(batch: Batch, named: Mapping[str, Array], outputs: tuple[str, ...]) -> Iterator[tuple[int, Prediction]]:
-    """Yield for every case the quickest of its allowed layouts that fit (of all, where none fits)."""
+def _best(
+    batch: Batch, named: Mapping[str, Array], outputs: tuple[str, ...], sign: float
+) -> Iterator[tuple[int, Prediction]]:
+    """Yield for every case the best of its allowed layouts that fit (of all, where none fits)."""
     fits = named["room"] >= 0
     at = np.flatnonzero(batch.allowed)
-    order = at[np.lexsort((named[outputs[0]][at], ~fits[at], batch.cases[at]))]
+    order = at[np.lexsort((sign * named[outputs[0]][at], ~fits[at], batch.cases[at]))]
     _, first = np.unique(batch.cases[order], return_index=True)
     for best in order[first]:
         figures = {name: float(named[name][best]) for name in outputs}
