@@ -257,6 +257,7 @@ def stages() -> dict[str, StageModel]:
     import tokenmill_models.finetuning
     import tokenmill_models.posttraining
     import tokenmill_models.pretraining
+    import tokenmill_models.rl
     import tokenmill_models.serving  # noqa: F401
 
     return dict(sorted(_STAGES.items()))

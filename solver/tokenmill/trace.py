@@ -58,6 +58,7 @@ class Evaluated:
 
     `column`: its key. `operating`: values of the operating axes by key. `resources`: time share to the resource that
     it uses where that is not the usual one (tensor traffic that leaves the scale-up domain uses scale_out).
+    `remarks`: what a reader must know of it, in words.
     """
 
     workload: str
@@ -66,6 +67,7 @@ class Evaluated:
     classes: Mapping[str, ClassFigures]
     operating: Mapping[str, Any] = field(default_factory=dict)
     resources: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 def trace_of(

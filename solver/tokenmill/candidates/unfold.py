@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from tokenmill.candidates.search import Context
 from tokenmill.efficiency import intervals
 from tokenmill.errors import CatalogError
 from tokenmill.trace import ClassFigures, Evaluated, Node, trace_of
+from tokenmill.units import format_quantity
 from tokenmill_models.compile import walk
 
 STRENGTH = ("guess", "claim", "datasheet", "calibrated", "measured")
@@ -26,14 +27,26 @@ def unfold(
 ) -> Evaluated:
     """Return the figures of a column at an operating point, for every request class, each with its trace."""
     context = contexts[column.key]
+    by_class = {name: _figures(column, operating, contexts, index) for index, name in enumerate(classes)}
     return Evaluated(
         workload=column.workload,
         role=column.role,
         column=column.key,
-        classes={name: _figures(column, operating, contexts, index) for index, name in enumerate(classes)},
+        classes=by_class,
         operating=operating,
         resources=_resources(context, leaf_values(context, column, operating, 0)),
+        remarks=_remarks(context, by_class.values()),
     )
+
+
+def _remarks(context: Context, classes: Collection[ClassFigures]) -> tuple[str, ...]:
+    """Return what the role says of figures above zero, with the most of any class."""
+    role, said = context.program.role, []
+    for name, words in role.remarks.items():
+        most = max((one for one in classes if name in one.figures), key=lambda one: one.figures[name], default=None)
+        if most is not None and most.figures[name] > 0:
+            said.append(f"{role.name}: {format_quantity(most.figures[name], most.trace[name]['unit'])} {words}")
+    return tuple(said)
 
 
 def leaf_values(context: Context, column: Column, operating: Mapping[str, Any], index: int) -> dict[str, Any]:
