@@ -90,7 +90,7 @@ def serving_case(
     group: str,
     ranks: int,
     workload: dict[str, Any],
-    **more: Any,
+    does: str = "whole",
 ) -> Case | str:
     """Return a case on a system of the catalogue, or why there is none."""
     system, known = system_of(accelerator, ranks), model_of(model)
