@@ -265,6 +265,7 @@ def _totals(answer: Answer, item: WorkloadColumns) -> dict[str, Any]:
             figures = next(iter(record.classes.values())).figures if record else {}
             every = bool(answer.columns[run.column].parts)
             totals = nested({name: figures[name] for name in figures if every or name in RUN_TOTALS}) | totals
+            totals |= nested(answer.columns[run.column].layout if every else {})
     elif any(units := served(answer, item)):
         totals["units"] = sum(units)
     for name, count in _yields(answer, item).items():

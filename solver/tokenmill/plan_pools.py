@@ -21,6 +21,7 @@ RESOURCES = {
     "pipeline": "scale_out",
     "data": "scale_out",
     "offload": "scale_out",
+    "sync": "scale_out",
     "checkpoint": "storage_throughput",
     "failures": "reliability",
 }
@@ -121,7 +122,7 @@ def normalised(times: Mapping[str, float | None]) -> dict[str, float]:
 def bottleneck_of(pools: Sequence[Pool], evaluated: Iterable[Evaluated], workload: str) -> Bottleneck | None:
     """Return the resource with the greatest share of time in the workload's largest pool, and the second.
 
-    A run of parts that says itself what its time goes to is taken at its word.
+    A run of parts that says itself what its time goes to is taken at its word; what goes to a part goes where that part's time does.
     """
     if not pools:
         return None
@@ -130,7 +131,7 @@ def bottleneck_of(pools: Sequence[Pool], evaluated: Iterable[Evaluated], workloa
     overrides = next((record.resources for record in records if record.role == largest.role), {})
     shares = whole_run(records, {pool.role for pool in pools}).shares or largest.predicted.get("time_shares", {})
     by_resource: dict[str, float] = {}
-    for name, share in normalised(shares).items():
+    for name, share in _by_part(normalised(shares), pools).items():
         resource = overrides.get(name) or RESOURCES.get(name)
         if resource:
             by_resource[resource] = by_resource.get(resource, 0.0) + share
@@ -139,3 +140,13 @@ def bottleneck_of(pools: Sequence[Pool], evaluated: Iterable[Evaluated], workloa
         return None
     second = ranked[1][0] if len(ranked) > 1 and ranked[1][1] > 0 else None
     return Bottleneck(ranked[0][0], ranked[0][1], second)
+
+
+def _by_part(shares: Mapping[str, float], pools: Sequence[Pool]) -> dict[str, float]:
+    """Return shares of time with those named after a pool's role spread over what that pool's time goes to."""
+    inner = {pool.role: pool.predicted.get("time_shares") or {} for pool in pools}
+    spread: dict[str, float] = {}
+    for name, share in shares.items():
+        for what, part in (inner.get(name) or {name: 1.0}).items():
+            spread[what] = spread.get(what, 0.0) + share * part
+    return spread

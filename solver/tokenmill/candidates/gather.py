@@ -234,7 +234,8 @@ def _column(
         for name in role.parts
     )
     chips = round(float(rows.ports["ranks"][index, 0, 0]) / binder.chip.ranks)
-    footprint = tuple(p for part in parts for p in part.footprint) or ((binder.system.id, chips),)
+    shared = "shared" in role.ports and float(rows.ports["shared"][index, 0, 0]) > 0
+    footprint = _footprint(parts, shared) or ((binder.system.id, chips),)
     text = "-".join([f"{name}={value}" for name, value in chosen.items()] + [part.key for part in parts])
     ports = {name: value[index] for name, value in rows.ports.items()}
     key = f"{workload}.{role.name}.{binder.system.id}.{text}"
@@ -255,6 +256,17 @@ def _column(
         ends=_ends(role, ports, values, couplings),
         parts=parts,
     )
+
+
+def _footprint(parts: Sequence[Column], shared: bool) -> tuple[tuple[str, int], ...]:
+    """Return what the parts of a run occupy; parts that take turns (`shared`) on one system stand on the same chips."""
+    if not shared:
+        return tuple(p for part in parts for p in part.footprint)
+    most: dict[str, int] = {}
+    for part in parts:
+        for system, chips in part.footprint:
+            most[system] = max(most.get(system, 0), chips)
+    return tuple(most.items())
 
 
 def _part_column(workload: str, role: Role, gathered: Sequence[Gathered], row: int, contexts: dict[str, Any]) -> Column:

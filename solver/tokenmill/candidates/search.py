@@ -174,7 +174,8 @@ def settings_of(ask: Ask, role: Role, program: Program, system: System) -> Itera
     """Yield the context and the grids of every combination of words and held chips on a system."""
     chip, model = ask.catalog.chip(system.chip), ask.model_of(role)
     needs = program.needs(role.ports.values()).union(*(r.needs for r in _rules(program)), program.needs(role.prefer))
-    chips = held_values(ask.workload, role.name, CHIPS) or (None,)
+    own = ask.workload.role_held.get(role.name, {}).get(CHIPS)  # what the workload holds is a whole run's, not a part's
+    chips = (own if role.kind == "part" else held_values(ask.workload, role.name, CHIPS)) or (None,)
     tables: dict[int, dict[str, GroupTable]] = {}
     for words, count in product(word_combinations(role, ask.workload, model, ask.catalog, chip), chips):
         binder = Binder(
@@ -290,6 +291,7 @@ def _gather(
 def _part_leaves(program: Program, parts: Mapping[str, list[Gathered]]) -> dict[str, Any]:
     """Return the port arrays of the parts' rows by the name of the leaf that reads them."""
     needs: Needs = program.needs([*program.role.ports.values(), *program.role.figures.values()])
+    needs = needs.union(*(rule.needs for rule in _rules(program)))
     leaves: dict[str, Any] = {}
     for quantity in needs.parts:
         _, part, port = (quantity.origin or "").split(".")
