@@ -64,6 +64,7 @@ MATRIX_ELEMENTS = register(
         declare("n_multiplied", "1", "matrix elements a token meets", latex="N_a"),
         L * _layer_matrices + V * h,
         COUNTED,
+        assumes=("no biases", "embeddings are looked up"),
     )
 )
 FORWARD_FLOPS = register(
@@ -72,7 +73,11 @@ FORWARD_FLOPS = register(
         "Forward FLOPs per token, mean over a causal sequence",
         declare("flop_forward_token", "FLOP", "forward work a token", latex=r"C_{fwd}"),
         FLOP_PER_MAC * (L * _layer_matrices + V * h) + FLOP_PER_MAC * L * a * 2 * d_h * s / 2,
-        CAUSAL,
+        CAUSAL.by(
+            "a matrix element costs one multiply-add a token",
+            "a head multiplies a query with its keys and weighs its values: 2·d_h multiply-adds a key",
+            "a causal query sees s/2 keys on average",
+        ),
         assumes=("a query sees s/2 keys on average",),
     )
 )
@@ -82,7 +87,7 @@ TRAINING_FLOPS = register(
         "FLOPs per token of a training step without recomputation: backward is twice forward",
         declare("flop_train_token", "FLOP", "training work a token", latex=r"C_{train}"),
         3 * FORWARD_FLOPS.expr,
-        CAUSAL,
+        CAUSAL.by("the backward pass multiplies once for inputs and once for weights: twice the forward pass"),
         assumes=("6·N a token is its limit for short sequences and a small vocabulary",),
     )
 )
@@ -92,7 +97,8 @@ KV_BYTES = register(
         "KV-cache bytes per token",
         declare("kv_bytes_token", "B", "cache bytes a token", latex=r"KV"),
         2 * L * k * d_h * b_kv,
-        CACHE,
+        CACHE.by("a token caches a key and a value of d_h for each of k heads in every layer"),
+        assumes=("no window and no sharing between layers",),
     )
 )
 KV_BYTES_PER_RANK = register(
@@ -101,7 +107,11 @@ KV_BYTES_PER_RANK = register(
         "KV-cache bytes per token on one tensor rank: heads are replicated where ranks exceed them",
         declare("kv_bytes_token_rank", "B", "cache bytes a token on a rank"),
         2 * L * sp.ceiling(k / n_tensor) * d_h * b_kv,
-        CACHE,
+        CACHE.by(
+            "a token caches a key and a value of d_h for each key/value head in every layer",
+            "a rank holds its part of the heads, one at least",
+        ),
+        assumes=("heads are not cut",),
     )
 )
 MEAN_KEYS_WINDOW = register(
@@ -114,5 +124,6 @@ MEAN_KEYS_WINDOW = register(
             "definition", ("the first w queries see 1..w keys, the other s-w see w", "their mean is w - w(w-1)/(2s)")
         ),
         valid=(sp.Le(w, s),),
+        assumes=("causal attention",),
     )
 )

@@ -52,6 +52,7 @@ CROSSOVER_FLOPS = register(
         declare("crossover_tokens_of_flops", "1", "served tokens at which inference equals a training work"),
         C_train / (SERVE_FLOP * N_serve),
         KAPLAN,
+        assumes=("attention over the context is left out",),
     )
 )
 CROSSOVER_MULTIPLE = register(
@@ -61,6 +62,7 @@ CROSSOVER_MULTIPLE = register(
         declare("crossover_multiple", "1", "crossover tokens over training tokens"),
         TRAIN_FLOP * N_train / (SERVE_FLOP * N_serve),
         KAPLAN,
+        assumes=("attention over the context is left out on both sides",),
     )
 )
 CROSSOVER_TIME = register(
@@ -69,7 +71,8 @@ CROSSOVER_TIME = register(
         "Time to serve a number of tokens",
         declare("time_to_tokens", "s", "time to serve them"),
         served_tokens / served_rate,
-        DEFINITION,
+        DEFINITION.by("tokens over tokens a second"),
+        assumes=("a steady rate",),
     )
 )
 CROSSOVER_TASKS = register(
@@ -78,7 +81,8 @@ CROSSOVER_TASKS = register(
         "Tasks that make up a number of tokens",
         declare("tasks_to_tokens", "1", "tasks"),
         served_tokens / task_tokens,
-        DEFINITION,
+        DEFINITION.by("tokens over tokens of a task"),
+        assumes=("tasks are alike",),
     )
 )
 SERVING_CHIPS = register(
@@ -88,6 +92,7 @@ SERVING_CHIPS = register(
         declare("serving_chips", "1", "chips kept busy by serving"),
         SERVE_FLOP * N_serve * served_rate / (F * serve_mfu),
         KAPLAN,
+        assumes=("the MFU of serving holds at this rate",),
     )
 )
 CROSSOVER_CHIP_TIME = register(
@@ -96,7 +101,8 @@ CROSSOVER_CHIP_TIME = register(
         "Time until serving has taken as many chip-hours as training",
         declare("chip_time_crossover", "s", "time until the chip-hours are equal"),
         train_time / serve_use,
-        DEFINITION,
+        DEFINITION.by("training has taken chips times time", "serving takes its busy chips every second: divide"),
+        assumes=("serving is steady",),
     )
 )
 CROSSOVER_SHIFT = register(
@@ -106,5 +112,6 @@ CROSSOVER_SHIFT = register(
         declare("crossover_shift", "1", "chip-hour crossover over FLOP crossover"),
         serve_mfu / train_mfu,
         Source("definition of MFU", ("chip-hours are FLOPs over peak times MFU, on each side",)),
+        assumes=("the same chips on both sides",),
     )
 )

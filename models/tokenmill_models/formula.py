@@ -21,6 +21,10 @@ class Source:
     text: str
     steps: tuple[str, ...] = ()
 
+    def by(self, *steps: str) -> Source:
+        """Return the same source with the steps that lead from it to one formula."""
+        return Source(self.text, steps)
+
 
 DEFINITION = Source("definition")
 

@@ -42,7 +42,8 @@ RECOVERY = register(
         "Share of a purchase that each year must bring back",
         declare("crf", "1", "capital recovery factor"),
         rate * (1 + rate) ** life / ((1 + rate) ** life - 1),
-        ANNUITY,
+        ANNUITY.by("n equal payments have the worth (1 - (1 + r)^-n)/r today", "set it to 1 and solve for the payment"),
+        assumes=("payments at the end of each year",),
     )
 )
 _crf = RECOVERY.expr
@@ -54,7 +55,11 @@ OWNED = register(
         "Cost of an owned chip for a second, all hours counted",
         declare("owned_price", "USD/s", "cost of an owned chip a second"),
         _owned_year / YEAR + draw * pue * energy_price,
-        ANNUITY,
+        ANNUITY.by(
+            "the price is paid back by an annuity over the life",
+            "the residual value saves a sinking-fund payment",
+            "operation is a share of the price; energy is draw times PUE times price",
+        ),
         assumes=("the residual value is received at the end of the life", "the chip draws its mean power throughout"),
     )
 )
@@ -64,7 +69,11 @@ BREAK_EVEN = register(
         "Share of the time that a chip must be needed for owning to cost no more than renting by the hour",
         declare("break_even_utilisation", "1", "share of time at which owning equals renting"),
         _owned_year / YEAR / (rent_price - draw * pue * energy_price),
-        ANNUITY,
+        ANNUITY.by(
+            "an owned chip costs its annuity, less what its residual value saves, and its operation",
+            "a rented chip costs rent in the hours used; an owned one draws power in them",
+            "set both equal and solve for the share of hours",
+        ),
         assumes=("a rented chip is paid for the hours used alone", "an owned chip draws power in those hours alone"),
         valid=(sp.Gt(rent_price, draw * pue * energy_price),),
     )
@@ -75,7 +84,8 @@ EROSION = register(
         "Price of the same work after some years of falling prices",
         declare("price_factor", "1", "price then over price now"),
         sp.Rational(1, 2) ** (years / halving),
-        Source("constant halving time"),
+        Source("constant halving time").by("each halving time halves the price"),
+        assumes=("prices fall at a constant rate",),
     )
 )
 ERODED_MEAN = register(
@@ -84,8 +94,11 @@ ERODED_MEAN = register(
         "Mean price over a term of falling prices, over the price at its start: what a fixed rent competes with",
         declare("mean_price_factor", "1", "mean price over a term over its first price"),
         halving / (years * sp.log(2)) * (1 - sp.Rational(1, 2) ** (years / halving)),
-        Source("integral of the price that halves in a constant time"),
+        Source("integral of the price that halves in a constant time").by(
+            "the price after t years is 2^(-t/h)", "its mean over n years is the integral over n"
+        ),
         valid=(sp.Gt(years, 0),),
+        assumes=("prices fall at a constant rate",),
     )
 )
 RENT = register(
@@ -94,7 +107,8 @@ RENT = register(
         "Rent of chips over a time",
         declare("rent", "USD", "rent"),
         chips * duration * rent_price,
-        DEFINITION,
+        DEFINITION.by("chips times time times price"),
+        assumes=("one price throughout",),
     )
 )
 MARGIN = register(
@@ -103,7 +117,8 @@ MARGIN = register(
         "Profit over cost",
         declare("margin_on_cost", "1", "profit as a share of cost"),
         revenue / cost - 1,
-        DEFINITION,
+        DEFINITION.by("revenue less cost, over cost"),
+        assumes=("revenue and cost of the same time",),
     )
 )
 COST_PER_MILLION = register(
@@ -112,7 +127,7 @@ COST_PER_MILLION = register(
         "Price of a million tokens",
         declare("cost_per_million", "USD", "price of a million tokens"),
         rent_price * chips / throughput * MILLION,
-        DEFINITION,
+        DEFINITION.by("price of all chips a second over tokens a second"),
         assumes=("the chips are kept busy at this rate",),
     )
 )

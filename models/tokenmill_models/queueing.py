@@ -82,7 +82,11 @@ WAIT = register(
         "Mean wait for one of c servers",
         declare("queue_wait", "s", "mean wait of a queue"),
         _rho ** (sp.sqrt(2 * (_c + 1)) - 1) / (_c * (1 - _rho)) * _S * (_ca2 + _cs2) / 2,
-        SAKASEGAWA,
+        SAKASEGAWA.by(
+            "Erlang C is close to rho^(sqrt(2(c+1))-1)",
+            "M/M/c waits that over c·(1 - rho) service times",
+            "variability scales it by (Ca² + Cs²)/2",
+        ),
         assumes=("one queue in front of all servers", "the closed power of rho stands for Erlang C"),
         valid=(sp.Lt(_rho, 1),),
     )
@@ -93,7 +97,10 @@ WAIT_ONE_SERVER = register(
         "Mean wait for a single server",
         declare("queue_wait_one", "s", "mean wait of a single-server queue"),
         _rho / (1 - _rho) * _S * (_ca2 + _cs2) / 2,
-        POLLACZEK,
+        POLLACZEK.by(
+            "Pollaczek and Khinchine: rho/(1 - rho)·S·(1 + Cs²)/2 for Poisson arrivals",
+            "Kingman puts the variability of arrivals in place of 1",
+        ),
         assumes=("exact for Poisson arrivals (Ca² = 1)",),
         valid=(sp.Lt(_rho, 1),),
     )
@@ -104,7 +111,10 @@ ROUTER = register(
         "How much longer requests wait in c separate queues than in one shared queue",
         declare("router_factor", "1", "wait of round robin over wait of one queue"),
         _c / _rho ** (sp.sqrt(2 * (_c + 1)) - 2),
-        SAKASEGAWA,
+        SAKASEGAWA.by(
+            "each of c queues waits as one server at the same busy share",
+            "divide by the wait of one queue before c servers",
+        ),
         assumes=("Poisson arrivals stay Poisson when they are dealt at random",),
         valid=(sp.Lt(_rho, 1), sp.Gt(_rho, 0)),
     )

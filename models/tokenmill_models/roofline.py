@@ -133,7 +133,10 @@ TIME_LOWER = register(
         "Least time of an operation: compute and memory traffic overlap fully",
         declare("T_roofline", "s", "roofline time of an operation"),
         maximum(_flops / (F * eta_F), _bytes / (W * eta_W)),
-        ROOFLINE,
+        ROOFLINE.by(
+            "compute takes work/(F·eta_F), memory traffic bytes/(W·eta_W)", "with full overlap the longer counts"
+        ),
+        assumes=("shares of peak of large operations",),
     )
 )
 TIME_UPPER = register(
@@ -142,7 +145,8 @@ TIME_UPPER = register(
         "Greatest time of an operation: compute and memory traffic do not overlap",
         declare("T_roofline_upper", "s", "time of an operation without overlap"),
         _flops / (F * eta_F) + _bytes / (W * eta_W),
-        ROOFLINE,
+        ROOFLINE.by("without overlap both add up"),
+        assumes=("shares of peak of large operations",),
     )
 )
 RIDGE = register(
@@ -151,6 +155,7 @@ RIDGE = register(
         "Arithmetic intensity at which compute and bandwidth take equal time",
         declare("ridge", "FLOP/B", "ridge of a device"),
         F / W,
-        ROOFLINE,
+        ROOFLINE.by("compute takes work over F, memory traffic bytes over W", "set both equal: work over bytes is F/W"),
+        assumes=("peaks of the data sheet",),
     )
 )

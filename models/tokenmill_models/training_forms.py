@@ -50,7 +50,15 @@ _ACTIVATIONS = ("16-bit activations, dropout, multi-head attention, an MLP of 4h
 _work = 3 * FLOP_PER_MAC * N * leaf.tokens
 
 
-def _form(name: str, title: str, symbol: tuple[str, str], expr: sp.Expr, source: Source, *assumes: str, rounding: str | None = None) -> Formula:  # fmt: skip
+def _form(
+    name: str,
+    title: str,
+    symbol: tuple[str, str],
+    expr: sp.Expr,
+    source: Source,
+    *assumes: str,
+    rounding: str | None = None,
+) -> Formula:
     return register(
         Formula(
             name, title, declare(symbol[0], symbol[1], title[0].lower() + title[1:]), expr, source, rounding, assumes
@@ -58,41 +66,105 @@ def _form(name: str, title: str, symbol: tuple[str, str], expr: sp.Expr, source:
     )
 
 
-FLOPS = _form("training.flops", "Work of training by 6ND", ("training_flops", "FLOP"), _work, KAPLAN,
-              "attention over the sequence is left out", "a backward pass costs two forward passes")  # fmt: skip
-CHIP_HOURS = _form("training.chip_hours", "Chip-hours of training at an MFU", ("chip_hours", "1"),
-                   _work / (F * mfu * HOUR), KAPLAN, "no lost time: divide by the goodput for a whole run")  # fmt: skip
-IMPLIED_MFU = _form("training.implied_mfu", "MFU that chip-hours of a whole run imply", ("mfu_implied", "1"),
-                    _work / (F * hours * HOUR), KAPLAN, "lost time counts as low MFU")  # fmt: skip
+FLOPS = _form(
+    "training.flops",
+    "Work of training by 6ND",
+    ("training_flops", "FLOP"),
+    _work,
+    KAPLAN.by("2 FLOP a parameter and token forward", "twice that backward"),
+    "attention over the sequence is left out",
+    "a backward pass costs two forward passes",
+)
+CHIP_HOURS = _form(
+    "training.chip_hours",
+    "Chip-hours of training at an MFU",
+    ("chip_hours", "1"),
+    _work / (F * mfu * HOUR),
+    KAPLAN.by("6·N·D of work over peak times MFU times an hour"),
+    "no lost time: divide by the goodput for a whole run",
+)
+IMPLIED_MFU = _form(
+    "training.implied_mfu",
+    "MFU that chip-hours of a whole run imply",
+    ("mfu_implied", "1"),
+    _work / (F * hours * HOUR),
+    KAPLAN.by("6·N·D of work over peak times chip time"),
+    "lost time counts as low MFU",
+)
 BYTES_PER_PARAMETER = _form(
-    "training.bytes_per_parameter", "Bytes a parameter of weights, gradient and optimiser before activations",
-    ("bytes_per_parameter", "B"), leaf.bytes_weights + leaf.bytes_gradients + leaf.bytes_optimizer, ZERO_PAPER,
-)  # fmt: skip
+    "training.bytes_per_parameter",
+    "Bytes a parameter of weights, gradient and optimiser before activations",
+    ("bytes_per_parameter", "B"),
+    leaf.bytes_weights + leaf.bytes_gradients + leaf.bytes_optimizer,
+    ZERO_PAPER.by("weights, gradient, and 32-bit master copy with two moments add up"),
+    "one copy of each",
+)
 CHIPS_FOR_STATES = _form(
-    "training.chips_for_states", "Fewest chips that hold weights, gradients and optimiser states", ("chips_for_states", "1"),
-    N * (leaf.bytes_weights + leaf.bytes_gradients + leaf.bytes_optimizer) / M, ZERO_PAPER,
-    "states are spread evenly and nothing else needs memory", rounding="ceil",
-)  # fmt: skip
+    "training.chips_for_states",
+    "Fewest chips that hold weights, gradients and optimiser states",
+    ("chips_for_states", "1"),
+    N * (leaf.bytes_weights + leaf.bytes_gradients + leaf.bytes_optimizer) / M,
+    ZERO_PAPER.by("bytes of all states over the memory of a chip, rounded up"),
+    "states are spread evenly and nothing else needs memory",
+    rounding="ceil",
+)
 ZERO_MEMORY = _form(
-    "training.zero_bytes", "Bytes of states on a rank under ZeRO", ("zero_bytes", "B"),
-    N * (leaf.bytes_weights / (1 + leaf.zero3 * (leaf.dp - 1)) + leaf.bytes_gradients / (1 + leaf.zero2 * (leaf.dp - 1))
-         + leaf.bytes_optimizer / (1 + leaf.zero1 * (leaf.dp - 1))), ZERO_PAPER, "no other parallelism",
-)  # fmt: skip
+    "training.zero_bytes",
+    "Bytes of states on a rank under ZeRO",
+    ("zero_bytes", "B"),
+    N
+    * (
+        leaf.bytes_weights / (1 + leaf.zero3 * (leaf.dp - 1))
+        + leaf.bytes_gradients / (1 + leaf.zero2 * (leaf.dp - 1))
+        + leaf.bytes_optimizer / (1 + leaf.zero1 * (leaf.dp - 1))
+    ),
+    ZERO_PAPER.by("stage 1 cuts optimiser states over the data ranks, stage 2 gradients too, stage 3 weights too"),
+    "no other parallelism",
+)
 ZERO_VOLUME = _form(
-    "training.zero_volume", "Bytes a rank exchanges in a step under ZeRO, in units of whole buffers", ("zero_volume", "B"),
-    N * (leaf.bytes_gradients * (1 + leaf.zero2 * (m - 1) + 1 - leaf.zero1) + leaf.bytes_weights * leaf.zero1 * (1 + leaf.zero3 * (2 * m - 1))),
-    ZERO_PAPER, "gathered parameters are dropped after every micro-batch of ZeRO 3",
-)  # fmt: skip
-BUBBLE = _form("training.bubble", "Idle time of a pipeline over its working time", ("bubble_share", "1"),
-               (leaf.pp - 1) / (leaf.virtual * m), MEGATRON, "equal stages")  # fmt: skip
+    "training.zero_volume",
+    "Bytes a rank exchanges in a step under ZeRO, in units of whole buffers",
+    ("zero_volume", "B"),
+    N
+    * (
+        leaf.bytes_gradients * (1 + leaf.zero2 * (m - 1) + 1 - leaf.zero1)
+        + leaf.bytes_weights * leaf.zero1 * (1 + leaf.zero3 * (2 * m - 1))
+    ),
+    ZERO_PAPER.by(
+        "without sharding gradients are all-reduced: twice their bytes",
+        "ZeRO 1 and 2 scatter gradients and gather weights",
+        "ZeRO 3 gathers weights twice in every micro-batch; ZeRO 2 scatters gradients in every one",
+    ),
+    "gathered parameters are dropped after every micro-batch of ZeRO 3",
+)
+BUBBLE = _form(
+    "training.bubble",
+    "Idle time of a pipeline over its working time",
+    ("bubble_share", "1"),
+    (leaf.pp - 1) / (leaf.virtual * m),
+    MEGATRON.by(
+        "the first micro-batch passes p - 1 stages before the last works, and the last drains likewise",
+        "v virtual stages a rank make each of these waits v times shorter",
+        "divide by m micro-batches of work",
+    ),
+    "equal stages",
+)
 MICRO_BATCHES = _form(
-    "training.micro_batches", "Micro-batches of a step", ("micro_batches_form", "1"), leaf.micro_batches, MEGATRON
+    "training.micro_batches",
+    "Micro-batches of a step",
+    ("micro_batches_form", "1"),
+    leaf.micro_batches,
+    MEGATRON.by("a data-parallel rank has B/d sequences of a step", "each micro-batch takes b of them"),
+    "the batch divides evenly",
 )
 CRITICAL_CHIPS = _form(
-    "training.critical_batch_chips", "Most chips that a critical batch keeps at work", ("critical_chips", "1"),
-    leaf.tp * leaf.pp * leaf.cp * leaf.critical_batch / (leaf.micro_batch * m), MCCANDLISH,
+    "training.critical_batch_chips",
+    "Most chips that a critical batch keeps at work",
+    ("critical_chips", "1"),
+    leaf.tp * leaf.pp * leaf.cp * leaf.critical_batch / (leaf.micro_batch * m),
+    MCCANDLISH.by("a critical batch holds B/(b·m) data-parallel ranks", "each has t·p·c chips"),
     "each data-parallel rank works on m micro-batches of a step",
-)  # fmt: skip
+)
 
 _sbh = (
     leaf.sequence
@@ -101,14 +173,39 @@ _sbh = (
     * declare("b_byte", "B", "one byte", origin="constant.1.0", sign="positive")
 )
 ACTIVATIONS_NONE = _form(
-    "training.activations_none", "Activation bytes of a layer without recomputation", ("activations_none", "B"),
-    _sbh * (10 + 24 / leaf.tp + 5 * heads * leaf.sequence / (hidden * leaf.tp)), KORTHIKANTI, *_ACTIVATIONS,
-)  # fmt: skip
+    "training.activations_none",
+    "Activation bytes of a layer without recomputation",
+    ("activations_none", "B"),
+    _sbh * (10 + 24 / leaf.tp + 5 * heads * leaf.sequence / (hidden * leaf.tp)),
+    KORTHIKANTI.by(
+        "attention keeps 11·s·b·h + 5·a·s²·b, the MLP 19·s·b·h, the norms 4·s·b·h",
+        "tensor ranks cut all but 10·s·b·h of inputs and dropout masks",
+    ),
+    *_ACTIVATIONS,
+)
 ACTIVATIONS_SELECTIVE = _form(
-    "training.activations_selective", "Activation bytes of a layer with selective recomputation and sequence parallelism",
-    ("activations_selective", "B"), _sbh * 34 / leaf.tp, KORTHIKANTI, *_ACTIVATIONS,
-)  # fmt: skip
-ACTIVATIONS_FULL = _form("training.activations_full", "Activation bytes of a layer with full recomputation",
-                         ("activations_full", "B"), 2 * _sbh, KORTHIKANTI, *_ACTIVATIONS)  # fmt: skip
-LEVELS = _form("training.level_ratio", "Bandwidth of a chip inside its domain over that outside, like for like",
-               ("level_ratio", "1"), inside / outside, Source("definition"), "both in one direction")  # fmt: skip
+    "training.activations_selective",
+    "Activation bytes of a layer with selective recomputation and sequence parallelism",
+    ("activations_selective", "B"),
+    _sbh * 34 / leaf.tp,
+    KORTHIKANTI.by(
+        "the scores, 5·a·s²·b, are recomputed", "sequence parallelism cuts the other 34·s·b·h over the ranks"
+    ),
+    *_ACTIVATIONS,
+)
+ACTIVATIONS_FULL = _form(
+    "training.activations_full",
+    "Activation bytes of a layer with full recomputation",
+    ("activations_full", "B"),
+    2 * _sbh,
+    KORTHIKANTI.by("only the 16-bit input of a layer is kept: 2·s·b·h"),
+    *_ACTIVATIONS,
+)
+LEVELS = _form(
+    "training.level_ratio",
+    "Bandwidth of a chip inside its domain over that outside, like for like",
+    ("level_ratio", "1"),
+    inside / outside,
+    Source("definition").by("bandwidth inside over bandwidth outside"),
+    "both in one direction",
+)

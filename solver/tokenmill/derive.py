@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -123,7 +122,7 @@ def derive(name: str) -> Derivation:
         For an unknown name, with the nearest one.
     """
     prefix = name.partition(".")[0]
-    known = _of_module(prefix)
+    known = _of_topic(prefix)
     if name not in known:
         known = library()
     if name not in known:
@@ -136,24 +135,35 @@ def derive(name: str) -> Derivation:
     return Derivation(formula, values={symbol: Given(value, "constant") for symbol, value in fixed.items()})
 
 
-def _of_module(prefix: str) -> dict[str, Formula]:
-    """Return what is registered once the module of that name, if there is one, is imported: quicker than all."""
-    if any(module.name == prefix for module in iter_modules(tokenmill_models.__path__)):
-        import_module(f"tokenmill_models.{prefix}")
+def _homes(prefix: str = "") -> list[str]:
+    """Return the modules that register formulas whose names start with a stage or topic, or all."""
+    names = [module.name for module in iter_modules(tokenmill_models.__path__)]
+    closed = f"closed_{prefix}"
+    return [
+        name
+        for name in names
+        if (name.startswith("closed_") or name.endswith("_forms"))
+        and (not prefix or name in (closed, f"{prefix}_forms") or name.startswith(f"{closed}_"))
+    ]
+
+
+def _of_topic(prefix: str) -> dict[str, Formula]:
+    """Return what is registered once the modules of a topic, if there are any, are imported: quicker than all."""
+    for name in _homes(prefix):
+        import_module(f"tokenmill_models.{name}")
     return formulas.library()
 
 
-@cache
 def library() -> dict[str, Formula]:
-    """Return every registered formula by dotted name; imports all modules of formulas."""
-    for module in iter_modules(tokenmill_models.__path__):
-        import_module(f"tokenmill_models.{module.name}")
+    """Return every registered formula by dotted name: the shipped ones and those of plugins."""
+    for name in _homes():
+        import_module(f"tokenmill_models.{name}")
     return formulas.library()
 
 
 def listing(prefix: str = "") -> list[dict[str, str]]:
     """Return name, title and defined symbol of the formulas whose name starts with `prefix`; none for a whole name."""
-    if prefix in _of_module(prefix.partition(".")[0]):
+    if "." in prefix and prefix in _of_topic(prefix.partition(".")[0]):
         return []
     known = library()
     return [

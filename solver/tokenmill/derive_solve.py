@@ -85,9 +85,12 @@ def _solutions(zero: sp.Expr, target: sp.Symbol) -> list[sp.Expr]:
 
 
 def _transcendental(zero: sp.Expr, target: sp.Symbol) -> bool:
-    """Return whether the symbol stands in an exponent and elsewhere: a long search that ends without a closed form."""
-    powers = any(target in power.exp.free_symbols for power in zero.atoms(sp.Pow))
-    return powers and sum(node == target for node in sp.preorder_traversal(zero)) > 1
+    """Return whether the symbol stands in an exponent or logarithm and elsewhere: a long search without a closed form."""
+    inside = [power.exp for power in zero.atoms(sp.Pow)] + [node.args[0] for node in zero.atoms(sp.exp, sp.log)]
+    return (
+        any(target in part.free_symbols for part in inside)
+        and sum(node == target for node in sp.preorder_traversal(zero)) > 1
+    )
 
 
 def numeric(formula: Formula, target: sp.Symbol, known: Mapping[str, float]) -> float | None:

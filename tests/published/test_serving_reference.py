@@ -6,7 +6,7 @@ inference (2026), q-* of "From Raw FLOPs to Milliseconds" (2026), moe-01 of "Fro
 
 import pytest
 
-from tokenmill_models import closed_forms, closed_lifecycle, money  # noqa: F401
+from tokenmill_models import closed_lifecycle, closed_serving, money  # noqa: F401
 from tokenmill_models.compile import constants, exact
 from tokenmill_models.formula import library
 
@@ -39,7 +39,7 @@ ROWS = [
     ),
     ("lc-08", "lifecycle.crossover_shift", {"serve_mfu": 0.08, "train_mfu": 0.40}, 0.2, 1e-9),
     ("rf-01", "roofline.ridge", H100, 590.75, 1e-4),
-    ("rf-02", "serving.ridge_share", H100 | {"running": 1.0, "weight_width": 1.0}, 0.0033855, 1e-3),
+    ("rf-02", "serving.ridge_share", H100 | {"batch_size": 1.0, "weight_width": 1.0}, 0.0033855, 1e-3),
     ("rf-03", "serving.compute_bound_batch", H100 | {"weight_width": 1.0}, 295.4, 1e-3),
     ("rf-04", "serving.bandwidth_gain", {"W": 3.35e12, "W_other": 4.8e12}, 1.4328, 1e-3),
     ("ec-03", "lifecycle.crossover_tokens_of_flops", {"C_train": 3.8e25, "N_serve": 4.05e11}, 4.69e13, 5e-3),
@@ -48,9 +48,9 @@ ROWS = [
     ("ec-05", "lifecycle.time_to_tokens", {"served_tokens": 4.69e13, "served_rate": 6e9 / MINUTE}, 5.43 * DAY, 1e-2),
     ("ec-06", "lifecycle.time_to_tokens", {"served_tokens": 4.69e13, "served_rate": 3.2e15 / (730.5 * HOUR)}, 10.7 * HOUR, 1e-2),
     ("ec-07", "lifecycle.tasks_to_tokens", {"served_tokens": 4.69e13, "task_tokens": 4.3e4}, 1.09e9, 1e-2),
-    ("ec-08", "serving.cost_per_million", H100 | LLAMA | {"running": 1.0, "rent_price": 4 / HOUR}, 23.84, 5e-3),
-    ("ec-09", "serving.cost_per_million", H100 | LLAMA | {"running": 384.0, "rent_price": 4 / HOUR}, 0.51, 2e-2),
-    ("ec-10", "serving.price_swing", LLAMA | {"running": 384.0, "running_small": 1.0}, 47.0, 2e-2),
+    ("ec-08", "serving.cost_per_million", H100 | LLAMA | {"batch_size": 1.0, "rent_price": 4 / HOUR}, 23.84, 5e-3),
+    ("ec-09", "serving.cost_per_million", H100 | LLAMA | {"batch_size": 384.0, "rent_price": 4 / HOUR}, 0.51, 2e-2),
+    ("ec-10", "serving.price_swing", LLAMA | {"batch_size": 384.0, "batch_small": 1.0}, 47.0, 2e-2),
     ("ec-11", "money.rent", {"chips": 226.75 * 8, "duration": DAY, "rent_price": 2 / HOUR}, 87072.0, 1e-6),
     ("ec-12", "money.margin_on_cost", {"revenue": 562027.0, "cost": 87072.0}, 5.45, 2e-3),
     ("ec-13", "serving.verify_overhead", H100 | LLAMA | {"drafted": 5.0, "N_active": 70.55e9}, 0.0135, 0.1),
@@ -69,7 +69,7 @@ def test_reference_figure(name, formula, given, expected, tolerance):
 
 def test_the_ridge_is_far_above_decode_at_batch_1():
     """rf-03 is the inverse of rf-02."""
-    share = value("serving.ridge_share", **H100, running=1.0, weight_width=1.0)
+    share = value("serving.ridge_share", **H100, batch_size=1.0, weight_width=1.0)
     assert 1 / share == pytest.approx(295.4, rel=1e-3)
 
 
@@ -108,7 +108,7 @@ def test_speculative_gain_over_the_stated_range():
 def test_paged_cache_doubles_throughput_at_a_typical_spread():
     """q-03: sequences of 600 tokens in the mean where 2048 are reserved (ShareGPT lengths, LLaMA 13B on an A100 40 GB)."""
     gain = value(
-        "serving.paged_throughput_gain", reserved_tokens=2048.0, context_tokens=600.0, block_tokens=16.0, running=8.0,
+        "serving.paged_throughput_gain", reserved_tokens=2048.0, context_tokens=600.0, block_tokens=16.0, batch_size=8.0,
         weight_bytes=26e9, kv_token_bytes=819200.0,
     )  # fmt: skip
     assert gain >= 2
