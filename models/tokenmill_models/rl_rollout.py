@@ -68,7 +68,7 @@ def rollout_role(arch: Architecture) -> Role:
     prompts = _prompts(graph, arch, writing.mine)
     through, latency = _times(graph, arch, writing, prompts)
     weights = arch_leaf("parameters.total") * leaf.bytes_weights
-    ranks = graph.let("pool_ranks", "1", "ranks of all replicas", leaf.ranks * own.replicas)
+    ranks = graph.let("rl_pool_ranks", "1", "ranks of all replicas", leaf.ranks * own.replicas)
     ports = {
         "ranks": ranks,
         "through": through,
@@ -89,7 +89,7 @@ def rollout_role(arch: Architecture) -> Role:
         "answers": writing.mine,
     }
     cached = graph.let(
-        "memory_cached",
+        "rl_memory_cached",
         "B",
         "KV of the running sequences",
         writing.running * writing.memory.sequence / leaf.attention_dp,
@@ -112,9 +112,9 @@ def rollout_role(arch: Architecture) -> Role:
 def idle_and_limit(graph: Graph, ranks: sp.Expr) -> dict[str, sp.Symbol]:
     """Define the draw of a pool at rest and at the limit of its devices, so that rows differ by size and time alone [W]."""
     return {
-        "system": graph.let("stands_on", "1", "number that tells systems apart", own.system_number),
-        "power_idle": graph.let("pool_idle", "W", "draw of the pool at rest", energy.idle * ranks),
-        "power_loaded": graph.let("pool_limit", "W", "power limit of the pool", energy.tdp * ranks),
+        "system": graph.let("rl_stands_on", "1", "number that tells systems apart", own.system_number),
+        "power_idle": graph.let("rl_pool_idle", "W", "draw of the pool at rest", energy.idle * ranks),
+        "power_loaded": graph.let("rl_pool_limit", "W", "power limit of the pool", energy.tdp * ranks),
     }
 
 
@@ -154,10 +154,10 @@ def _writing(graph: Graph, arch: Architecture) -> Writing:
     )  # fmt: skip
     memory = define_memory(graph, arch, CHUNK, context)
     mine = graph.let(
-        "answers_replica", "1", "answers that a replica starts in a step", own.answers / own.waited / own.replicas
+        "rl_answers_replica", "1", "answers that a replica starts in a step", own.answers / own.waited / own.replicas
     )
     running = graph.let(
-        "running", "1", "sequences that a replica runs: its answers, as far as memory and the engine go",
+        "rl_running", "1", "sequences that a replica runs: its answers, as far as memory and the engine go",
         maximum(1, minimum(mine, leaf.batch, memory.max_batch)),
     )  # fmt: skip
     full = _pass(graph, "full", arch, running, context)
@@ -172,11 +172,11 @@ def _pass(graph: Graph, label: str, arch: Architecture, running: sp.Expr, contex
 def _prompts(graph: Graph, arch: Architecture, mine: sp.Expr) -> sp.Symbol:
     """Define the time in which a replica computes its prompts: each once, where answers share its cache."""
     tokens = own.PROMPT.mean * mine / (1 + own.shared_prompts * (own.samples - 1))
-    step = graph.let("prompt_step", "1", "prompt tokens of a step", minimum(CHUNK, maximum(1, tokens)))
+    step = graph.let("rl_prompt_step", "1", "prompt tokens of a step", minimum(CHUNK, maximum(1, tokens)))
     prompts = maximum(1, step / own.PROMPT.mean)
     one = run_pass(graph, "prompts", arch, prefill_shape(step, prompts, own.PROMPT.mean / 2), prompts)
     return graph.let(
-        "prompt_time", "s", "time of a replica for the prompts of a step", one.time * tokens / step / leaf.groups
+        "rl_prompt_time", "s", "time of a replica for the prompts of a step", one.time * tokens / step / leaf.groups
     )
 
 
@@ -196,13 +196,13 @@ def _times(graph: Graph, arch: Architecture, writing: Writing, prompts: sp.Symbo
         one = _pass(graph, f"slice{k}", arch, alive, own.PROMPT.mean + part.middle)
         drained.append(part.tokens * one.time)
     waves = maximum(0, mine - running) * own.ANSWER.mean / running * full.time
-    through = graph.let("through", "s", "time of a step's answers where the batch is always full",
+    through = graph.let("rl_through_full", "s", "time of a step's answers where the batch is always full",
                         prompts + mine * own.ANSWER.mean / running * full.time, source=WAVES)  # fmt: skip
-    waited = graph.let("answer_time", "s", "time from the first token of a step's answers to the last of the longest",
+    waited = graph.let("rl_answer_time", "s", "time from the first token of a step's answers to the last of the longest",
                        prompts + waves + sp.Add(*drained), source=DECAY)  # fmt: skip
-    latency = graph.let("latency", "s", "time that a synchronous step waits for its answers",
+    latency = graph.let("rl_step_latency", "s", "time that a synchronous step waits for its answers",
                         own.partial * minimum(through, waited) + (1 - own.partial) * waited, source=DECAY)  # fmt: skip
-    return graph.let("through_least", "s", "time of a step's answers at a full batch, at most that with its tail",
+    return graph.let("rl_through", "s", "time of a step's answers at a full batch, at most that with its tail",
                      minimum(through, latency)), latency  # fmt: skip
 
 
@@ -212,13 +212,13 @@ def reward_role(arch: Architecture) -> Role:
     graph = Graph()
     context = own.length
     memory = define_memory(graph, arch, CHUNK, context)
-    step = graph.let("read_step", "1", "tokens that a step reads", CHUNK)
+    step = graph.let("rl_read_step", "1", "tokens that a step reads", CHUNK)
     read = run_pass(
         graph, "read", arch, prefill_shape(step, maximum(1, step / own.length), own.keys), maximum(1, step / own.length)
     )
-    ranks = graph.let("pool_ranks", "1", "ranks of all replicas", leaf.ranks * own.replicas)
+    ranks = graph.let("rl_pool_ranks", "1", "ranks of all replicas", leaf.ranks * own.replicas)
     rate = leaf.groups * step / read.time * own.replicas
-    time = graph.let("reward_time", "s", "time to score the answers of a step", own.answers * own.length / rate)
+    time = graph.let("rl_reward_time", "s", "time to score the answers of a step", own.answers * own.length / rate)
     mean = Average(read.time, read.flops, read.model_flops, read.bytes, read.shares)
     figures = define_figures(graph, mean, rate / own.replicas, memory)
     figures.pop("power_idle")
@@ -255,15 +255,18 @@ def reward_role(arch: Architecture) -> Role:
 def environment_role() -> Role:
     """Return the part that checks answers on the cores of servers: sandboxes, verifiers, tests."""
     graph = Graph()
-    each = graph.let("cores_socket", "1", "cores of a socket", own.system_cores / own.system_sockets)
+    each = graph.let("rl_cores_socket", "1", "cores of a socket", own.system_cores / own.system_sockets)
     time = graph.let(
-        "checking_work", "s", "time in which all cores check the answers of a step",
+        "rl_checking_work", "s", "time in which all cores check the answers of a step",
         own.answers / own.waited * own.core_seconds / (own.sockets * each),
     )  # fmt: skip
-    ranks = graph.let("pool_ranks", "1", "sockets that check answers", own.sockets)
+    ranks = graph.let("rl_pool_ranks", "1", "sockets that check answers", own.sockets)
     ports = {"ranks": ranks, "time": time, **idle_and_limit(graph, ranks)}
-    figures = {"checking_time": time, "cores": graph.let("cores", "1", "cores that check answers", own.sockets * each)}
-    shares = {"cores": graph.let("share_cores", "s", "time of the cores", time)}
+    figures = {
+        "checking_time": time,
+        "cores": graph.let("rl_cores", "1", "cores that check answers", own.sockets * each),
+    }
+    shares = {"cores": graph.let("rl_share_cores", "s", "time of the cores", time)}
     return Role(
         "environment", "part", (own.SOCKETS,), graph, (held_chips(ranks),), (), ports, figures, shares,
         hardware="processor", system="environment.system",
