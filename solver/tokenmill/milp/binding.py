@@ -112,7 +112,7 @@ def _demand(fresh: Build, steps: Steps) -> list[Binding]:
 def _limits(build: Build) -> dict[str, list[int]]:
     """Return rows of every limit that could be eased by a step, by key."""
     found: dict[str, list[int]] = {}
-    for number, row in enumerate(build.programme.rows):
+    for number, row in build.programme.rows.required():
         if row.requirement is not None and row.sense != "=" and row.label[0] not in ("least", "most"):
             found.setdefault(row.requirement.key, []).append(number)
     return found

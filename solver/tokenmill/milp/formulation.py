@@ -26,7 +26,7 @@ from tokenmill.problem import Problem
 
 def formulate(sets: Sets, programme: Programme | None = None) -> Formulation:
     """Record every decision and every constraint, in a programme of its own or in the part of one."""
-    programme = programme or Programme()
+    programme = Programme() if programme is None else programme
     build = Build(programme, sets, declare(programme, sets))
     demand_rows(build)
     route_rows(build)

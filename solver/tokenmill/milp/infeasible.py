@@ -116,7 +116,7 @@ def _short(asked: Requirement, amount: float, alone: bool | None) -> Shortfall:
 def _make_elastic(build: Build) -> dict[str, tuple[int, float, Requirement]]:
     """Add one shortfall a limit to all of its rows; returns its variable, its size (largest right-hand side) and the limit."""
     programme, found = build.programme, dict[str, tuple[int, float, Requirement]]()
-    for number, row in enumerate(programme.rows):
+    for number, row in list(programme.rows.required()):
         asked = row.requirement
         if asked is None:
             continue

@@ -54,7 +54,7 @@ def narrowed(arrays: Arrays, relaxation: Relaxed | None, most: float) -> Arrays:
 def systems_of(build: Build) -> dict[str, NDArray[np.bool_]]:
     """Return, for each system, which variables mean that it is had or used."""
     sets, made = build.sets, build.variables
-    found = {offer.system: np.zeros(len(build.programme.names), dtype=np.bool_) for offer in sets.offers}
+    found = {offer.system: np.zeros(len(build.programme), dtype=np.bool_) for offer in sets.offers}
     for (k, *_), index in [*made.new.items(), *made.rented.items()]:
         found[sets.offers[k].system][index] = True
     for (n, _, _), index in made.replicas.items():

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tokenmill.candidates.columns import Column
 from tokenmill.milp.money import Commitment, commitment, discount
@@ -25,17 +30,26 @@ class Build:
         """Return the terms of a unit of offer k committed in period h."""
         return commitment(self.sets.offers[k], h, self.sets.problem.horizon, self.sets.problem.hardware.ownership)
 
+    @cached_property
+    def draws(self) -> Draws:
+        """What uses draw beyond idle chips."""
+        return _draws(self)
+
+    @cached_property
+    def commitments(self) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
+        """First period, first period after, and variable of all commitments to an offer at a site."""
+        found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        for (k, i, since), index in self.variables.new.items():
+            found.setdefault((k, i), []).append((since, since + self.committed(k, since).active, index))
+        return found
+
 
 def count(build: Build, k: int, i: int, h: int, l: int) -> Linear:
     """Return units of offer k at site i in hand in period h, slice l (but for those a run rents for itself)."""
     made = build.variables
     if (k, i, h, l) in made.rented:
         return Linear({made.rented[k, i, h, l]: 1.0})
-    result = Linear()
-    for (offer, site, since), index in made.new.items():
-        if (offer, site) == (k, i) and since <= h < since + build.committed(k, since).active:
-            result.add(index)
-    return result
+    return Linear().many(index for since, until, index in build.commitments.get((k, i), ()) if since <= h < until)
 
 
 def holding(build: Build, n: int, h: int) -> Linear:
@@ -57,6 +71,8 @@ def going_on(build: Build, together: frozenset[str]) -> list[tuple[int, Way, Col
 def held_units(build: Build, k: int, i: int | None, h: int, together: frozenset[str]) -> Linear:
     """Return units of hourly offer k that runs hold for themselves in period h (at site i, or anywhere)."""
     result = Linear()
+    if not together:
+        return result
     for n, way, _ in going_on(build, together):
         units = sum(held.units for held in way.held if held.offer == k)
         if units and (i is None or way.site == i):
@@ -131,8 +147,60 @@ def pool_power(build: Build, n: int, h: int, l: int, mean: bool) -> Linear:
     return result
 
 
+def pools_power(build: Build, i: int, h: int, l: int, mean: bool, own: bool) -> Linear:
+    """Return W that all uses at a site (on own systems alone where `own`) add to idle chips, as `pool_power` of each."""
+    here = build.draws.at[i, own]
+    if build.variables.settings and not mean:
+        return total(pool_power(build, int(n), h, l, mean) for n in here)
+    draws, result = build.draws, Linear()
+    replicas = build.variables.replicas.at(h, l)[here]
+    if not mean:
+        return result.many(replicas.tolist(), (draws.idle + draws.most)[here].tolist())
+    result.many(replicas.tolist(), draws.idle[here].tolist())
+    shares = build.variables.shares
+    stands, index, load_of = shares.loads(h, l)
+    served = np.array([_served_factor(build, w, h, l) for w in range(len(build.sets.workloads))])
+    chosen = stands & draws.within[i, own][shares.entries.use]
+    watts = draws.extra * served[shares.entries.workload] * load_of
+    return result.many(index[chosen].tolist(), watts[chosen].tolist())
+
+
+@dataclass(frozen=True)
+class Draws:
+    """W of uses beyond idle chips: `idle` and `most` (loaded, more than idle) of a replica, `extra` of every entry of shares.
+
+    `at`: uses by (site, on own systems alone); `within`: the same as a mask.
+    """
+
+    idle: NDArray[np.float64]
+    most: NDArray[np.float64]
+    extra: NDArray[np.float64]
+    at: Mapping[tuple[int, bool], NDArray[np.int64]]
+    within: Mapping[tuple[int, bool], NDArray[np.bool_]]
+
+
+def _draws(build: Build) -> Draws:
+    sets, entries = build.sets, build.variables.shares.entries
+    columns = [sets.columns[use.column] for use in sets.uses]
+    pairs = list(zip(sets.uses, columns, strict=True))
+    idle = [column.power_idle - column.chips * sets.stocks[use.stock].chip_idle for use, column in pairs]
+    loaded = [[column.points[p].power_loaded for p in sets.points[use.column]] for use, column in pairs]
+    most = [max(watts) - column.power_idle if watts else 0.0 for watts, column in zip(loaded, columns, strict=True)]
+    extra = [
+        columns[n].points[p].power_loaded - columns[n].power_idle
+        for n, p in zip(entries.use, entries.point, strict=True)
+    ]
+    site = np.array([use.site for use in sets.uses], dtype=np.int64)
+    owned = np.array([sets.stocks[use.stock].tenure == "own" for use in sets.uses], dtype=np.bool_)
+    within = {(i, own): (site == i) & (owned | (not own)) for i in range(len(sets.sites)) for own in (False, True)}
+    at = {key: np.flatnonzero(mask) for key, mask in within.items()}
+    return Draws(np.array(idle), np.array(most), np.array(extra), at, within)
+
+
 def _served_factor(build: Build, w: int, h: int, l: int) -> float:
-    """Return the share of the demand planned for that is expected (the rest is head-room)."""
+    """Return the share of the demand planned for that is expected (the rest is head-room); 1 for runs."""
+    if build.sets.workloads[w].kind != "pool":
+        return 1.0
     planned = build.sets.planned(w, h, l)
     return build.sets.expected(w, h, l) / planned if planned > 0.0 else 1.0
 
@@ -165,9 +233,7 @@ def site_power(
     for k, offer in enumerate(sets.offers):
         if not own or offer.kind in ("buy", "owned"):
             parts.append(Linear().plus(count(build, k, i, h, l), offer.unit_power))
-    for n, use in enumerate(sets.uses):
-        if use.site == i and (not own or sets.stocks[use.stock].tenure == "own"):
-            parts.append(pool_power(build, n, h, l, mean))
+    parts.append(pools_power(build, i, h, l, mean, own))
     if not mean:
         for n, way, _ in going_on(build, together):
             if way.site == i:

@@ -6,8 +6,9 @@ file format takes it; the label says what it is in the problem's own terms.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import inf, isfinite
 from re import fullmatch
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill.errors import SolverError
+from tokenmill.milp.blocks import Block, Floats, Integers, Label, Labels, RowBlock, Rows, matrix
 
 if TYPE_CHECKING:
     import pulp
@@ -36,10 +38,22 @@ class Linear:
         self.terms[index] = self.terms.get(index, 0.0) + coefficient
         return self
 
+    def many(self, indices: Iterable[int], coefficients: Iterable[float] | float = 1.0) -> Linear:
+        """Add variables, each of them new here, with a coefficient each or one for all; returns itself."""
+        if isinstance(coefficients, float):
+            self.terms.update(dict.fromkeys(indices, coefficients))
+        else:
+            self.terms.update(zip(indices, coefficients, strict=True))
+        return self
+
     def plus(self, other: Linear, factor: float = 1.0) -> Linear:
         """Add `factor` times another expression; returns itself."""
-        for index, coefficient in other.terms.items():
-            self.add(index, factor * coefficient)
+        terms = self.terms
+        if terms:
+            for index, coefficient in other.terms.items():
+                terms[index] = terms.get(index, 0.0) + factor * coefficient
+        else:
+            terms.update({index: factor * coefficient for index, coefficient in other.terms.items()})
         self.constant += factor * other.constant
         return self
 
@@ -106,14 +120,26 @@ class Programme:
     """
 
     def __init__(self) -> None:
-        self.names: list[str] = []
-        self.labels: list[tuple[Hashable, ...]] = []
+        self._labels = Labels()
         self.lower: list[float] = []
         self.upper: list[float] = []
         self.integer: list[bool] = []
-        self.rows: list[Row] = []
-        self._index: dict[tuple[Hashable, ...], int] = {}
-        self._row_labels: set[tuple[Hashable, ...]] = set()
+        self.rows = Rows()
+        self._index: dict[Label, int] = {}
+        self._row_labels: set[Label] = set()
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of all variables: family and number."""
+        return [f"{self._labels.family(number)}.{number}" for number in range(len(self._labels))]
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """Labels of all variables: family, and what the variable is in the problem's own terms."""
+        return [self._labels.at(number) for number in range(len(self._labels))]
 
     def variable(
         self, family: str, *label: Hashable, upper: float = inf, lower: float = 0.0, integer: bool = False
@@ -125,13 +151,28 @@ class Programme:
             raise SolverError(f"variable {full} is stated twice")
         if not (lower <= upper and isfinite(lower)):
             raise SolverError(f"variable {full}: bounds {lower} .. {upper}")
-        self._index[full] = len(self.names)
-        self.names.append(f"{family}.{len(self.names)}")
-        self.labels.append(full)
+        self._index[full] = len(self)
+        self._labels.items.append(full)
         self.lower.append(float(lower))
         self.upper.append(float(upper))
         self.integer.append(integer)
-        return len(self.names) - 1
+        return len(self) - 1
+
+    def variables(
+        self, family: str, *prefix: Hashable, count: int, label: Callable[[int], Label],
+        upper: float = inf, integer: bool = False,
+    ) -> int:  # fmt: skip
+        """Record `count` variables from 0 to `upper` and return the index of the first; `label` names one by its place."""
+        full = (family, *prefix)
+        _check_name(family, full)
+        if full in self._index:
+            raise SolverError(f"variables {full} are stated twice")
+        first = self._index[full] = len(self)
+        self._labels.items += [Block(full, first, label)] * count
+        self.lower += [0.0] * count
+        self.upper += [float(upper)] * count
+        self.integer += [integer] * count
+        return first
 
     def row(
         self,
@@ -149,19 +190,39 @@ class Programme:
             raise SolverError(f"row {full} is stated twice")
         if sense not in SENSES:
             raise SolverError(f"row {full}: sense {sense!r}; allowed: {', '.join(SENSES)}")
-        terms = {int(i): _finite(c, full) for i, c in left.terms.items() if c != 0.0}
+        terms = {i: c for i, c in left.terms.items() if c != 0.0}
+        if not all(map(isfinite, terms.values())):
+            raise SolverError(f"{full}: a number of the programme is nan or infinite")
         self._row_labels.add(full)
         right = _finite(float(right) - left.constant, full)
-        self.rows.append(Row(f"{family}.{len(self.rows)}", full, terms, sense, right, requirement))
+        self.rows.items.append(Row(f"{family}.{len(self.rows)}", full, terms, sense, right, requirement))
+
+    def block(
+        self, family: str, *prefix: Hashable, starts: Integers, index: Integers, value: Floats,
+        sense: str, right: Floats, label: Callable[[int], Label],
+    ) -> None:  # fmt: skip
+        """Record rows as arrays (terms of row n from starts[n] to starts[n + 1]); none stands for a limit of the user's."""
+        full = (family, *prefix)
+        _check_name(family, full)
+        if full in self._row_labels:
+            raise SolverError(f"rows {full} are stated twice")
+        if not (np.isfinite(value).all() and np.isfinite(right).all()):
+            raise SolverError(f"{full}: a number of the programme is nan or infinite")
+        self._row_labels.add(full)
+        kept = value != 0.0
+        starts = np.concatenate([[0], np.cumsum(kept)])[starts].astype(np.int64)
+        rows = RowBlock(full, len(self.rows), label, starts, index[kept], value[kept], sense, right)
+        self.rows.items += [rows] * len(right)
 
     def arrays(self, objective: Linear) -> Arrays:
         """Return the programme with `objective` to minimise, as arrays."""
-        cost = np.zeros(len(self.names))
-        for index, coefficient in objective.terms.items():
-            cost[index] = _finite(coefficient, ("objective",))
-        right = np.array([row.right for row in self.rows], dtype=np.float64)
-        senses = np.array([row.sense for row in self.rows], dtype="U2")
-        lengths = [len(row.terms) for row in self.rows]
+        terms = objective.terms
+        places = np.fromiter(terms.keys(), dtype=np.int64, count=len(terms))
+        cost = np.zeros(len(self))
+        cost[places] = np.fromiter(terms.values(), dtype=np.float64, count=len(terms))
+        if not np.isfinite(cost).all():
+            _finite(float(cost[~np.isfinite(cost)][0]), ("objective",))
+        lengths, index, value, right, senses = matrix(self.rows)
         return Arrays(
             cost=cost,
             offset=_finite(objective.constant, ("objective",)),
@@ -171,8 +232,8 @@ class Programme:
             row_lower=np.where(senses == "<=", -inf, right),
             row_upper=np.where(senses == ">=", inf, right),
             starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
-            index=np.array([i for row in self.rows for i in row.terms], dtype=np.int32),
-            value=np.array([c for row in self.rows for c in row.terms.values()], dtype=np.float64),
+            index=index.astype(np.int32),
+            value=value,
         )
 
     def state(self, objective: Linear) -> pulp.LpProblem:
@@ -211,8 +272,13 @@ def total(parts: Iterable[Linear]) -> Linear:
     return result
 
 
+@cache
+def _is_name(family: str) -> bool:
+    return fullmatch(NAME, family) is not None
+
+
 def _check_name(family: str, label: tuple[Hashable, ...]) -> None:
-    if fullmatch(NAME, family) is None:
+    if not _is_name(family):
         raise SolverError(f"{label}: a family's name has letters, digits, _ and . only")
 
 

@@ -57,9 +57,17 @@ class Scope(Programme):
         self.row("arrives", *label, left=Linear({arrives: 1.0, shared: -1.0}), sense="<=")
         return arrives
 
+    def variables(self, family: str, *prefix: Hashable, **terms: Any) -> int:
+        """Record variables of the scenario."""
+        return super().variables(family, self.scope, *prefix, **terms)
+
     def row(self, family: str, *label: Hashable, **terms: Any) -> None:
         """Record a row of the scenario."""
         super().row(family, self.scope, *label, **terms)
+
+    def block(self, family: str, *prefix: Hashable, **terms: Any) -> None:
+        """Record rows of the scenario."""
+        super().block(family, self.scope, *prefix, **terms)
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,15 @@ class Sets:
         """Return the uses of a workload's role."""
         return self._uses_by_role.get((workload, role), [])
 
+    @cached_property
+    def standing(self) -> dict[tuple[int, int], dict[int, list[int]]]:
+        """Uses on each stock at each site, by the chips of a replica."""
+        found: dict[tuple[int, int], dict[int, list[int]]] = {}
+        for n, use in enumerate(self.uses):
+            chips = self.columns[use.column].chips
+            found.setdefault((use.stock, use.site), {}).setdefault(chips, []).append(n)
+        return found
+
     def ways_of(self, workload: str) -> list[int]:
         """Return the ways of a run workload."""
         return [n for n, way in enumerate(self.ways) if self.columns[way.column].workload == workload]

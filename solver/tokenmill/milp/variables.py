@@ -21,7 +21,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
+import numpy as np
+
+from tokenmill.milp.blocks import Label
+from tokenmill.milp.grids import Replicas, Shares
 from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import Sets, at_site
 
@@ -35,11 +40,11 @@ class Variables:
     position, use, point, period, slice). `less_usable`: spares less replicas, where an availability is asked.
     """
 
+    replicas: Replicas
+    shares: Shares
     new: dict[tuple[int, int, int], int] = field(default_factory=dict)
     rented: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
-    replicas: dict[tuple[int, int, int], int] = field(default_factory=dict)
     settings: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
-    shares: dict[tuple[int, int, int, int, int, int, int, int], int] = field(default_factory=dict)
     refused: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
     taken: dict[int, int] = field(default_factory=dict)
     start: dict[str, int] = field(default_factory=dict)
@@ -51,7 +56,8 @@ class Variables:
 
 def declare(programme: Programme, sets: Sets) -> Variables:
     """Record every decision that stands by itself (flows, patterns and peaks are declared with their rows)."""
-    made = Variables()
+    replicas = Replicas(sets.problem.horizon.periods, len(sets.slices), len(sets.uses))
+    made = Variables(replicas, Shares(sets))
     _declare_systems(programme, sets, made)
     _declare_pools(programme, sets, made)
     _declare_runs(programme, sets, made)
@@ -77,18 +83,36 @@ def _declare_systems(programme: Programme, sets: Sets, made: Variables) -> None:
 
 
 def _declare_pools(programme: Programme, sets: Sets, made: Variables) -> None:
+    settled = sets.power_is_tight and any(len(sets.points[use.column]) > 1 for use in sets.uses)
     for h, l in sets.moments:
-        for n, use in enumerate(sets.uses):
-            column, stock = sets.columns[use.column], sets.stocks[use.stock]
-            label = (column.workload, column.role, column.key, stock.key, sets.sites[use.site].name, h, sets.slices[l])
-            made.replicas[n, h, l] = programme.variable("replicas", *label, integer=True)
-            useful = sets.points[use.column]
-            if len(useful) > 1 and sets.power_is_tight:
-                for p in useful:
-                    made.settings[n, p, h, l] = programme.variable("setting", *label, p)
+        if settled:
+            _declare_settings(programme, sets, made, h, l)
+        else:
+            first = programme.variables(
+                "replicas", h, l, count=len(sets.uses), label=partial(_of_use, sets, h, l), integer=True
+            )
+            made.replicas.at(h, l)[:] = np.arange(first, first + len(sets.uses))
         for w, workload in enumerate(sets.workloads):
             if workload.kind == "pool":
                 _declare_shares(programme, sets, made, w, h, l)
+
+
+def _of_use(sets: Sets, h: int, l: int, n: int) -> Label:
+    """Return the label of a use at a moment."""
+    use = sets.uses[n]
+    column, stock = sets.columns[use.column], sets.stocks[use.stock]
+    return (column.workload, column.role, column.key, stock.key, sets.sites[use.site].name, h, sets.slices[l])
+
+
+def _declare_settings(programme: Programme, sets: Sets, made: Variables, h: int, l: int) -> None:
+    """Record the replicas of a moment, each with its operating points."""
+    for n, use in enumerate(sets.uses):
+        label = _of_use(sets, h, l, n)
+        made.replicas.at(h, l)[n] = programme.variable("replicas", *label, integer=True)
+        useful = sets.points[use.column]
+        if len(useful) > 1:
+            for p in useful:
+                made.settings[n, p, h, l] = programme.variable("setting", *label, p)
 
 
 def _declare_shares(programme: Programme, sets: Sets, made: Variables, w: int, h: int, l: int) -> None:
@@ -102,17 +126,18 @@ def _declare_shares(programme: Programme, sets: Sets, made: Variables, w: int, h
         least = 0.0 if sets.problem.limits.shed is not None else sets.elastic.get(workload.workload, 1.0)
         if least < 1.0:
             made.refused[w, b, h, l] = programme.variable("refused", *label, upper=1.0 - least)
-        for r, route in enumerate(workload.routes):
-            for position, role in enumerate(route):
-                for n in sets.uses_of(w, role):
-                    use = sets.uses[n]
-                    column = sets.columns[use.column]
-                    for p in sets.points[use.column]:
-                        if column.points[p].rate[b] > 0.0:
-                            where = (column.key, sets.stocks[use.stock].key, sets.sites[use.site].name)
-                            made.shares[w, b, r, position, n, p, h, l] = programme.variable(
-                                "share", *label, r, position, *where, p, upper=1.0
-                            )
+        group = made.shares.number[w, b]
+        paths = made.shares.paths[group]
+        made.shares.first[group, h - 1, l] = programme.variables(
+            "share", *label, count=len(paths), upper=1.0, label=partial(_of_path, sets, made, group)
+        )
+
+
+def _of_path(sets: Sets, made: Variables, group: int, place: int) -> Label:
+    """Return the label of a share among those of its class at a moment."""
+    r, position, n, p = list(made.shares.paths[group])[place]
+    use = sets.uses[n]
+    return (r, position, sets.columns[use.column].key, sets.stocks[use.stock].key, sets.sites[use.site].name, p)
 
 
 def _declare_runs(programme: Programme, sets: Sets, made: Variables) -> None:

@@ -16,10 +16,9 @@ def stock_units(build: Build, s: int, i: int, h: int, l: int) -> Linear:
 def occupants(build: Build, s: int, i: int, h: int, l: int, together: frozenset[str]) -> dict[int, Linear]:
     """Return how many replicas and runs of each footprint [chips] stand on a stock at a site."""
     sets, found = build.sets, dict[int, Linear]()
-    for n, use in enumerate(sets.uses):
-        if (use.stock, use.site) == (s, i):
-            chips = sets.columns[use.column].chips
-            found.setdefault(chips, Linear()).add(build.variables.replicas[n, h, l])
+    replicas = build.variables.replicas.at(h, l)
+    for chips, uses in sets.standing.get((s, i), {}).items():
+        found[chips] = Linear().many(replicas[uses].tolist())
     for n, way in enumerate(sets.ways):
         if way.site == i and sets.columns[way.column].workload in together:
             for stock, chips in way.places:

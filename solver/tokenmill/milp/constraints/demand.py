@@ -2,6 +2,11 @@ r"""Demand, routing and load of pools."""
 
 from __future__ import annotations
 
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
 from tokenmill.milp.quantities import Build, load
 from tokenmill.milp.rows import Linear, Requirement, total
 
@@ -42,13 +47,7 @@ def demand_rows(build: Build) -> None:
 
 def routed(build: Build, w: int, b: int, r: int, position: int, h: int, l: int) -> Linear:
     """Return the share of a class that route r sends through its role at `position`."""
-    sets, result = build.sets, Linear()
-    for n in sets.uses_of(w, sets.workloads[w].routes[r][position]):
-        for p in range(len(sets.columns[sets.uses[n].column].points)):
-            index = build.variables.shares.get((w, b, r, position, n, p, h, l))
-            if index is not None:
-                result.add(index)
-    return result
+    return Linear().many(build.variables.shares.through(w, b, r, position, h, l))
 
 
 def route_rows(build: Build) -> None:
@@ -90,6 +89,10 @@ def load_rows(build: Build) -> None:
     (use, point, moment) or (use, moment), ``set`` by (use, moment). Dual: the worth of one more replica.
     """
     sets, made = build.sets, build.variables
+    if not made.settings and not made.less_usable:
+        for h, l in sets.moments:
+            _load_block(build, h, l)
+        return
     for (n, h, l), replicas in made.replicas.items():
         use = sets.uses[n]
         own = sets.stocks[use.stock].tenure == "own"
@@ -107,6 +110,32 @@ def load_rows(build: Build) -> None:
         left = total(load(build, n, p, h, l) for p in sets.points[use.column])
         if left.terms:
             build.programme.row("load", n, h, sets.slices[l], left=left.plus(carrying, ready), sense="<=")
+
+
+def _load_block(build: Build, h: int, l: int) -> None:
+    """Record the rows of load of a moment at once: in each the shares of a use, and its replicas."""
+    sets, made = build.sets, build.variables
+    stands, index, loads = made.shares.loads(h, l)
+    terms = np.bincount(made.shares.entries.use[stands], minlength=len(sets.uses))
+    busy = np.flatnonzero(terms)
+    if not len(busy):
+        return
+    maintenance = sets.problem.hardware.ownership.maintenance
+    ready = np.array([1.0 - maintenance if sets.stocks[use.stock].tenure == "own" else 1.0 for use in sets.uses])
+    ends = np.cumsum(terms[busy] + 1)  # the last term of each row is that of the replicas
+    last = np.zeros(int(ends[-1]), dtype=np.bool_)
+    last[ends - 1] = True
+    columns, values = np.empty(len(last), dtype=np.int64), np.empty(len(last))
+    columns[~last], values[~last] = index[stands], loads[stands]
+    columns[last], values[last] = made.replicas.at(h, l)[busy], -ready[busy]
+    build.programme.block(
+        "load", h, sets.slices[l], starts=np.concatenate([[0], ends]), index=columns, value=values, sense="<=",
+        right=np.zeros(len(busy)), label=partial(_of_load, busy),
+    )  # fmt: skip
+
+
+def _of_load(busy: NDArray[np.int64], row: int) -> tuple[int]:
+    return (int(busy[row]),)
 
 
 def _settings(build: Build, n: int) -> dict[tuple[int, int, int, int], int]:
