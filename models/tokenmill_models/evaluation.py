@@ -16,8 +16,8 @@ from tokenmill_models import energy
 from tokenmill_models import evaluation_leaves as own
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture
+from tokenmill_models.batch_inference import always_full
 from tokenmill_models.formula import Graph, Source
-from tokenmill_models.serving_mixed import mixed_role
 from tokenmill_models.stage import Role, Rule, StageModel, register_stage
 from tokenmill_models.symbols import declare
 
@@ -25,7 +25,6 @@ DRAIN = Source(
     "a batch run ends with its last answers: the work at the full rate, then the time of a long answer",
     ("answers start as others end until prompts run out", "a long answer: one of a hundred is longer"),
 )
-DROPPED = ("ttft.", "e2e.", "in_flight")
 written = declare("eval_written", "1", "answer tokens of the run")
 _PARTS = {
     name: {
@@ -44,10 +43,9 @@ def answers() -> sp.Expr:
 @lru_cache(maxsize=16)
 def answering(arch: Architecture, name: str) -> Role:
     """Return the part that answers prompts (``mixed``) or judges answers (``judge``): replicas of one layout, always full."""
-    role = mixed_role(arch)
     lengths = own.JUDGEMENTS if name == "judge" else own.ANSWERS
-    stands = own.substitution(lengths)
-    graph = Graph({s: replace(f, expr=f.expr.xreplace(stands), valid=()) for s, f in role.graph.formulas.items()})
+    role = always_full(arch, own.substitution(lengths))
+    graph = Graph(dict(role.graph.formulas))
     _counted(graph)
     long = next(parts["p99"] for key, (_, parts) in lengths.items() if key.endswith("output_tokens"))
     rate = graph.let("eval_rate", "1/s", "answers a second of all replicas", role.ports["rate"] * own.replicas)
@@ -58,18 +56,14 @@ def answering(arch: Architecture, name: str) -> Role:
         "power_idle": graph.let("eval_power_idle", "W", "draw of all replicas at rest", role.ports["power_idle"] * own.replicas),
         "power_loaded": graph.let("eval_power_loaded", "W", "draw of all replicas at work", role.ports["power_loaded"] * own.replicas),
     }  # fmt: skip
-    figures = {key: symbol for key, symbol in role.figures.items() if not key.startswith(DROPPED)}
-    figures |= {"requests_per_second": rate, "wall_time": ports["time"]}
-    kept = [rule for rule in role.rules if rule.kind != "limit" and rule.name not in ("chips", "in_flight")]
+    figures = {**role.figures, "requests_per_second": rate, "wall_time": ports["time"]}
     rules = (
-        *(replace(rule, left=rule.left.xreplace(stands), right=rule.right.xreplace(stands)) for rule in kept),
+        *role.rules,
         Rule("filled", leaf.batch * own.replicas, answers(), "at_most", "there are prompts for all that run at once", cure="layout.replicas"),
     )  # fmt: skip
     axes = (*role.axes, own.AXES["replicas"])
     model = own.judged if name == "judge" else None
-    return replace(
-        role, name=name, kind="part", axes=axes, graph=graph, rules=rules, ports=ports, figures=figures, model=model
-    )
+    return replace(role, name=name, axes=axes, graph=graph, rules=rules, ports=ports, figures=figures, model=model)
 
 
 def _counted(graph: Graph) -> None:

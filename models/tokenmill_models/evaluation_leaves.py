@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from tokenmill_models import inference_leaves as leaf
-from tokenmill_models import serving_inputs
-from tokenmill_models.serving_axes import AXES as SERVING_AXES
+from tokenmill_models.batch_inference import ENGINE_AXES, ENGINE_INPUTS, LENGTHS, arrival_defaults
 from tokenmill_models.stage import Axis, Input
 from tokenmill_models.symbols import declare
 
@@ -25,16 +23,8 @@ REPLICAS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 DOUBLED = (1, 2, 4, 8, 16, 32, 64)
 """Replicas of a pool that is paired with another: every pair of sizes is looked at."""
 AXES = {
-    **{
-        name: axis
-        for name, axis in SERVING_AXES.items()
-        if axis.key not in ("engine.disaggregated", "engine.utilisation")
-    },
+    **ENGINE_AXES,
     "replicas": Axis("replicas", "layout.replicas", REPLICAS, "replicas that share the prompts", replicas),
-}
-_LENGTHS = {
-    "input_tokens": (leaf.input_tokens, {**leaf.input_percentiles, "cv": leaf.input_cv}),
-    "output_tokens": (leaf.output_tokens, {**leaf.output_percentiles, "cv": leaf.output_cv}),
 }
 
 
@@ -42,7 +32,7 @@ def _own(prefix: str) -> dict[str, tuple[sp.Symbol, dict[str, sp.Symbol]]]:
     """Declare the lengths of one kind of request as inputs of the workload: key to mean and parts."""
     word = prefix.rstrip(".").replace(".", "_") or "eval"
     found = {}
-    for key, (mean, parts) in _LENGTHS.items():
+    for key, (mean, parts) in LENGTHS.items():
         title = f"tokens of the {'judge' if prefix else 'model'}: {key}"
         own = declare(f"{word}_{mean.name}", "1", f"mean {title}", origin=f"input.{prefix}{key}", sign="positive")
         inner = {
@@ -59,14 +49,11 @@ ANSWERS, JUDGEMENTS = _own(""), _own("judge.")
 
 def substitution(own: dict[str, tuple[sp.Symbol, dict[str, sp.Symbol]]]) -> dict[sp.Symbol, sp.Expr]:
     """Return what stands for the leaves of serving: the lengths of this workload, and the defaults of what arrives by itself."""
-    found: dict[sp.Symbol, sp.Expr] = {}
+    found = arrival_defaults()
     for key, (mean, parts) in own.items():
-        serving_mean, serving_parts = _LENGTHS[key.rpartition(".")[2]]
+        serving_mean, serving_parts = LENGTHS[key.rpartition(".")[2]]
         found[serving_mean] = mean
         found |= {serving_parts[name]: symbol for name, symbol in parts.items()}
-    for item in serving_inputs.INPUTS:
-        if item.name.startswith("demand.") and item.symbol is not None and isinstance(item.default, int | float):
-            found[item.symbol] = sp.Float(item.default) if item.default % 1 else sp.Integer(int(item.default))
     return found
 
 
@@ -80,9 +67,6 @@ def _lengths(
     )  # fmt: skip
 
 
-_SHARED = tuple(
-    item for item in serving_inputs.INPUTS if item.name != "model" and not item.name.startswith(("demand.", "slo."))
-)
 INPUTS = (
     Input("model", "architecture", "the model that is evaluated", required=True),
     Input("prompts", "number", "prompts of the suite", prompts, required=True, minimum=1),
@@ -91,5 +75,5 @@ INPUTS = (
     Input(judged, "architecture", "a model that judges every answer"),
     *_lengths(JUDGEMENTS, "tokens that the judge reads or writes for an answer", {"input_tokens": 2000.0, "output_tokens": 200.0}),
     Input("interruptible", "flag", "whether work may be stopped and done again elsewhere: it may stand on spot systems", default=True),
-    *_SHARED,
+    *ENGINE_INPUTS,
 )  # fmt: skip

@@ -267,6 +267,11 @@ class Store:
         return self.total if self.per_byte is None else self.per_byte * 1e12
 
     @property
+    def connection_rate(self) -> float:
+        """B/s of one connection; infinite where connections are not the limit."""
+        return inf if self.connection is None else self.connection
+
+    @property
     def requests(self) -> float:
         """Reads a second of one prefix; infinite where requests are not the limit."""
         figure = self.figures.get("reads_per_s_per_prefix")

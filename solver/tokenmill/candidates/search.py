@@ -290,7 +290,8 @@ def _gather(
 
 def _part_leaves(program: Program, parts: Mapping[str, list[Gathered]]) -> dict[str, Any]:
     """Return the port arrays of the parts' rows by the name of the leaf that reads them."""
-    needs: Needs = program.needs([*program.role.ports.values(), *program.role.figures.values()])
+    role = program.role
+    needs: Needs = program.needs([*role.ports.values(), *role.figures.values(), *role.shares.values()])
     needs = needs.union(*(rule.needs for rule in _rules(program)))
     leaves: dict[str, Any] = {}
     for quantity in needs.parts:

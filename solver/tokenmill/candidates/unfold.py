@@ -89,7 +89,8 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
     for part, inner in zip(role.parts, column.parts, strict=True):
         found = _figures(inner, {}, contexts, index)
         nested |= {f"{part}.{name}": _moved(node, part) for name, node in found.trace.items()}
-        for quantity in context.program.needs([*role.ports.values(), *role.figures.values()]).parts:
+        read = [*role.ports.values(), *role.figures.values(), *role.shares.values()]
+        for quantity in context.program.needs(read).parts:
             _, of, port = (quantity.origin or "").split(".")
             if of == part:
                 values[quantity.symbol.name] = found.trace[port]["value"]
