@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from tokenmill_models.formula import DEFINITION, Formula, Source, register
+from tokenmill_models.formula import Formula, Source, register
 from tokenmill_models.roofline import FLOP_PER_MAC, F
 from tokenmill_models.symbols import declare
 
@@ -35,7 +35,15 @@ IDLE = Source(
         "S falls out",
     ),
 )
-AMDAHL = Source("Amdahl 1967, Validity of the single processor approach, AFIPS 30")
+AMDAHL = Source(
+    "Amdahl 1967, Validity of the single processor approach, AFIPS 30",
+    ("the part that is split takes 1/k of its time", "the rest takes what it took"),
+)
+STEPS = Source("definition: independent steps", ("all n go right with the product of their probabilities",))
+BREAK_EVEN = Source("definition: equal cost and worth", ("an attempt costs c and brings q·V in the mean",))
+LITTLE = Source(
+    "Little 1961, A proof for the queuing formula L = lambda W", ("what is inside is the rate times the time inside",)
+)
 
 
 def _given(name: str, dimension: str, doc: str, latex: str | None = None) -> sp.Symbol:
@@ -96,7 +104,7 @@ ATTEMPTS_WANTED = _form("agents.attempts_wanted", "Attempts that bring a share o
                         sp.log(1 - wanted) / sp.log(1 - q), GEOMETRIC, rounding="ceil", assumes=("attempts are independent",),
                         valid=(sp.Lt(q, 1), sp.Lt(wanted, 1)))  # fmt: skip
 WORTH = _form(
-    "agents.worth_share", "Success share below which an attempt costs more than it brings", "1", c / value, DEFINITION
+    "agents.worth_share", "Success share below which an attempt costs more than it brings", "1", c / value, BREAK_EVEN
 )
 RIVAL = _form(
     "agents.rival_share",
@@ -105,12 +113,12 @@ RIVAL = _form(
     q * other_cost / c,
     GEOMETRIC,
 )
-CHAIN = _form("agents.chain_success", "Probability that every step of a task goes right", "1", step_share**n, DEFINITION,
+CHAIN = _form("agents.chain_success", "Probability that every step of a task goes right", "1", step_share**n, STEPS,
               assumes=("steps are independent and none is made good later",), valid=(sp.Le(step_share, 1),))  # fmt: skip
 LONGEST = _form("agents.longest_chain", "Steps after which fewer than a share of tasks have gone right", "1",
-                sp.log(wanted) / sp.log(step_share), DEFINITION, rounding="floor",
+                sp.log(wanted) / sp.log(step_share), STEPS, rounding="floor",
                 assumes=("steps are independent and none is made good later",), valid=(sp.Lt(step_share, 1), sp.Lt(wanted, 1)))  # fmt: skip
 SANDBOXES = _form("agents.sandboxes", "Sandboxes in use: Little's law", "1", tasks * n * tool_time,
-                  Source("Little 1961, A proof for the queuing formula L = lambda W"))  # fmt: skip
+                  LITTLE)  # fmt: skip
 SPEEDUP = _form("agents.parallel_speedup", "How much sooner a task ends where sub-agents share its calls", "1",
                 1 / (1 - split + split / agents), AMDAHL, valid=(sp.Le(split, 1),))  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from tokenmill_models.formula import DEFINITION, Formula, Source, register
+from tokenmill_models.formula import Formula, Source, register
 from tokenmill_models.symbols import constant, declare
 
 BANDS = Source(
@@ -20,6 +20,17 @@ REPEATS = Source(
     "Muennighoff et al. 2023, Scaling Data-Constrained Language Models, arXiv:2305.16264, equation 5",
     ("each repetition is worth a fixed share less than the one before: a decaying exponential, fitted at R* = 15.39",),
 )
+SIGNATURE = Source(
+    "formulas.md section 8: size of signatures and buckets",
+    ("a document has b·r hashes", "and one entry in each of its b bands' buckets"),
+)
+BINOMIAL = Source(
+    "Broder 1997, On the resemblance and containment of documents",
+    ("each of k hashes agrees with probability J", "the share that agrees has variance J(1 - J)/k"),
+)
+MIXTURE = Source(
+    "definition", ("the mixture takes weight·mixture tokens of a domain", "over the tokens that are there")
+)
 BALANCE = Source(
     "steady state of a pipeline: the slower of two resources sets its rate",
     ("cores take work/cores, the store takes bytes/bandwidth; they are equal where neither waits",),
@@ -32,7 +43,7 @@ def _given(name: str, dimension: str, doc: str, latex: str | None = None) -> sp.
 
 J = _given("similarity", "1", "Jaccard similarity of two documents", "J")
 bands = _given("bands", "1", "bands of a signature", "b")
-rows = _given("rows", "1", "hashes of a band", "r")
+rows = _given("band_rows", "1", "hashes of a band", "r")
 found_share = _given("found_share", "1", "share of pairs of that similarity that are found")
 hashes = _given("hashes", "1", "hashes of a signature", "k")
 documents = _given("documents", "1", "documents", "N_{doc}")
@@ -45,9 +56,9 @@ mixture = _given("mixture_tokens", "1", "tokens of the mixture")
 domain = _given("domain_tokens", "1", "tokens of a domain that are there")
 work = _given("core_work", "s", "work of a pipeline: core-seconds")
 moved = _given("store_bytes", "B", "bytes that a pipeline reads and writes")
-bandwidth = _given("store_bandwidth", "B/s", "bandwidth of the store")
+bandwidth = _given("pipeline_bandwidth", "B/s", "bandwidth of the store")
 cores = _given("cores", "1", "cores at work")
-request_rate = _given("request_rate", "1/s", "requests a second that the store answers")
+request_rate = _given("store_request_rate", "1/s", "requests a second that the store answers")
 DECAY = constant(
     "repeat_decay", 15.39, "1", "repetitions after which a corpus has given 1 - 1/e of what repeating can give"
 )
@@ -72,11 +83,11 @@ LSH_HASHES = _form("data.lsh_hashes", "Hashes that put the threshold at a simila
 LSH_SLOPE = _form("data.lsh_slope", "How steeply the share of found pairs rises with their similarity", "1",
                   sp.diff(_one, J), BANDS, assumes=INDEPENDENT, valid=(sp.Lt(J, 1),))  # fmt: skip
 MINHASH_ERROR = _form("data.minhash_error", "Standard error of a similarity estimated from a signature", "1",
-                      sp.sqrt(J * (1 - J) / hashes), Source("binomial share of k hashes that agree (Broder 1997)"),
+                      sp.sqrt(J * (1 - J) / hashes), BINOMIAL,
                       assumes=INDEPENDENT, valid=(sp.Le(J, 1),))  # fmt: skip
 LSH_MEMORY = _form("data.lsh_memory", "Memory of signatures and buckets", "B",
-                   documents * (bands * rows * hash_bytes + bands * entry_bytes), DEFINITION)  # fmt: skip
-EPOCHS = _form("data.epochs", "Times that a mixture passes over a domain", "1", weight * mixture / domain, DEFINITION)
+                   documents * (bands * rows * hash_bytes + bands * entry_bytes), SIGNATURE)  # fmt: skip
+EPOCHS = _form("data.epochs", "Times that a mixture passes over a domain", "1", weight * mixture / domain, MIXTURE)
 REPEAT_VALUE = _form("data.repeat_value", "Tokens of fresh data that a repeated corpus is worth", "1",
                      unique * (1 + DECAY * (1 - sp.exp(-repeats / DECAY))), REPEATS,
                      assumes=("compute is spent as that much fresh data would ask",))  # fmt: skip
