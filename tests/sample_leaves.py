@@ -34,6 +34,21 @@ DEVICE = {
     "chip.decode_launch": 1e-5,
     "chip.prefill_row": 3e-12,
     "chip.decode_row": 2e-11,
+    "chip.ring_start": 0.0,
+    "chip.ring_hops": 1.0,
+    "chip.ring_share": 0.75,
+    "chip.ring_ramp": 0.0,
+    "chip.switch_start": 1e-5,
+    "chip.switch_share": 0.6,
+    "chip.exchange_start": 0.0,
+    "chip.exchange_hops": 1.0,
+    "chip.exchange_share": 0.75,
+    "chip.exchange_ramp": 0.0,
+    "chip.own_start": 5e-6,
+    "chip.own_hops": 0.1,
+    "chip.own_share": 0.6,
+    "chip.own_host": 2e-5,
+    "system.fabric_share": 0.8,
 }
 IDEAL = {
     "chip.compute_share[compute]": 1.0,
@@ -51,6 +66,21 @@ IDEAL = {
     "chip.decode_launch": 0.0,
     "chip.prefill_row": 0.0,
     "chip.decode_row": 0.0,
+    "chip.ring_start": 0.0,
+    "chip.ring_hops": 0.0,
+    "chip.ring_share": 1.0,
+    "chip.ring_ramp": 0.0,
+    "chip.switch_start": 0.0,
+    "chip.switch_share": 1.0,
+    "chip.exchange_start": 0.0,
+    "chip.exchange_hops": 0.0,
+    "chip.exchange_share": 1.0,
+    "chip.exchange_ramp": 0.0,
+    "chip.own_start": 0.0,
+    "chip.own_hops": 0.0,
+    "chip.own_share": 1.0,
+    "chip.own_host": 0.0,
+    "system.fabric_share": 1.0,
 }
 
 
@@ -134,7 +164,7 @@ def leaf_values(leaves: Iterable[sp.Symbol], arch: Architecture, table: Mapping[
     """
     leaves = list(leaves)
     values = constants(leaves)
-    group = {"n": 1.0, "beta": 1e11, "eta": 0.8, "alpha": 1e-6, "reduces": 0.0, "send": 1e11, "all_to_all": 1e11}
+    group = {"n": 1.0, "beta": 1e11, "alpha": 1e-6, "reduces": 0.0, "send": 1e11, "all_to_all": 1e11}
     for symbol in leaves:
         origin = quantity(symbol).origin or ""
         if symbol.name in values:

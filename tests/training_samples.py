@@ -43,7 +43,7 @@ def group_values(x: Mapping[str, float]) -> dict[str, float]:
     far = shared / (block / x["t"])
     sizes = {
         "tensor": (x["t"], 1), "context": (x["c"], x["t"]), "pipeline": (x["p"], block), "near": (block / x["t"], x["t"]),
-        "far": (far, block * x["p"]), "replicas": (blocks / far, block * x["p"] * far), "expert_tensor": (x["t_e"], 1),
+        "far": (max(1.0, far), block * x["p"]), "replicas": (blocks / far, block * x["p"] * far), "expert_tensor": (x["t_e"], 1),
         "expert": (x["e"], x["t_e"]), "expert_near": (block / width, width),
     }  # fmt: skip
     values: dict[str, float] = {}
@@ -52,8 +52,8 @@ def group_values(x: Mapping[str, float]) -> dict[str, float]:
         for level, members in enumerate((near, size / near, 1.0)):
             wire, latency = WIRES[level]
             values |= {f"group.{name}.{key}{level}": wire for key in ("beta", "pair", "exchange")}
-            values |= {f"group.{name}.n{level}": members, f"group.{name}.eta{level}": 0.75,
-                       f"group.{name}.alpha{level}": latency, f"group.{name}.reduces{level}": 0.0}  # fmt: skip
+            values |= {f"group.{name}.n{level}": members, f"group.{name}.alpha{level}": latency,
+                       f"group.{name}.reduces{level}": 0.0}  # fmt: skip
     return values
 
 

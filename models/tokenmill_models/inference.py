@@ -12,7 +12,7 @@ import sympy as sp
 
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind
-from tokenmill_models.collectives import all_reduce, all_to_all, gather, group_leaves, send
+from tokenmill_models.collectives import all_to_all, crossing_share, engine_all_reduce, gather, group_leaves, send
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.inference_experts import fullest
 from tokenmill_models.operations import LayerWork, Operation, Shape, head, layer
@@ -180,21 +180,27 @@ def _exchanges(graph: Graph, label: str, arch: Architecture, shape: Shape) -> _E
     """Define the time of each exchange of a pass: one all-reduce, one hand-over, and the expert exchange of MoE layers."""
     width = arch_leaf("hidden") * leaf.bytes_16
     rows = graph.let(f"rows_{label}", "B", f"activations of a group in {label}", shape.all_tokens * width)
-    reduce = all_reduce(graph, f"reduce_{label}", TENSOR, rows)
+    reduce = engine_all_reduce(graph, f"reduce_{label}", TENSOR, rows, leaf.graph_launch)
     handover = send(graph, f"handover_{label}", PIPELINE, rows / leaf.tp)
     routed = {i: kind for i, kind in enumerate(arch.layers) if kind.mlp.expert}
-    experts = {i: _expert_exchange(graph, f"{label}_{i}", f"layers.{i}", rows, reduce) for i in routed}
+    experts = {
+        i: _expert_exchange(graph, f"{label}_{i}", kind, f"layers.{i}", rows, reduce) for i, kind in routed.items()
+    }
     return _Exchanges(reduce, handover, experts)
 
 
-def _expert_exchange(graph: Graph, label: str, path: str, rows: sp.Expr, reduce: sp.Symbol) -> sp.Symbol:
+def _expert_exchange(
+    graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, reduce: sp.Symbol
+) -> sp.Symbol:
     """Define the time that an MoE layer spends between its ranks.
 
     One attention group: its ranks hold the same tokens, so an all-reduce joins what they computed. Several: experts
-    spread over them, tokens are dispatched and combined by all-to-all; experts cut over them, tokens are gathered and scattered.
+    spread over them, tokens are dispatched and combined by all-to-all (once a node where the model limits a token to few); experts
+    cut over them, tokens are gathered and scattered.
     """
     copies = minimum(arch_leaf(f"{path}.mlp.active"), leaf.ep)
-    dispatch = all_to_all(graph, f"dispatch_{label}", EXPERT, rows / leaf.tp * copies * leaf.expert_load)
+    crossing = crossing_share(copies, arch_leaf(f"{path}.mlp.groups_used")) if kind.mlp.groups > 1 else 1
+    dispatch = all_to_all(graph, f"dispatch_{label}", EXPERT, rows / leaf.tp * copies * leaf.expert_load, crossing)
     collect = gather(graph, f"collect_{label}", EXPERT, rows * leaf.attention_dp)
     chosen = sp.Piecewise((reduce, leaf.attention_dp <= 1), (2 * collect, leaf.ep <= 1), (2 * dispatch, True))
     return graph.let(f"T_exchange_{label}", "s", f"expert exchange of {label}", chosen)

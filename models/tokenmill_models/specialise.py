@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from math import sqrt
 
 _COMPUTED: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: lambda a, b: a + b,
@@ -20,13 +21,17 @@ _COMPARED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: lambda a, b: a < b,
     ast.LtE: lambda a, b: a <= b,
 }
-_CALLED: dict[str, Callable[[list[float]], float]] = {"minimum": min, "maximum": max}
+_CALLED: dict[str, Callable[[list[float]], float]] = {
+    "minimum": min,
+    "maximum": max,
+    "sqrt": lambda numbers: sqrt(numbers[0]),
+}
 
 
 def specialise(source: str, fixed: Mapping[str, float]) -> ast.Module:
     """Return the syntax tree of a generated function with the inputs `fixed` put in; its parameters stay as they are.
 
-    Only sums, products, quotients by 1 or of 0, minima, maxima and comparisons of known numbers are worked out.
+    Only sums, products, quotients by 1 or of 0, roots, minima, maxima and comparisons of known numbers are worked out.
     """
     tree = ast.parse(source)
     function = tree.body[0]

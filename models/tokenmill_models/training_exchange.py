@@ -8,7 +8,7 @@ import sympy as sp
 
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import LayerKind
-from tokenmill_models.collectives import GroupLeaves, all_reduce, all_to_all, gather, group_leaves, send
+from tokenmill_models.collectives import GroupLeaves, all_reduce, all_to_all, crossing_share, gather, group_leaves, send
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.operations import LayerWork
 from tokenmill_models.operations_attention import kv_shard, prefill_launch
@@ -161,11 +161,11 @@ def _expert(
     micro-batch behind the work of another.
     """
     active = arch_leaf(f"{path}.mlp.active")
-    nodes = minimum(active, arch_leaf(f"{path}.mlp.groups_used")) if kind.mlp.groups > 1 else active
+    crossing = crossing_share(active, arch_leaf(f"{path}.mlp.groups_used")) if kind.mlp.groups > 1 else 1
     width = arch_leaf(f"{path}.mlp.expert.{kind.mlp.expert[0].name}.inputs")
     mean_bytes = (leaf.bytes_activations + leaf.bytes_residual) / 2  # dispatched as kept, combined in 16 bits at least
     held = rows / leaf.tp * active * leaf.expert_load * width * mean_bytes
-    exchange = all_to_all(graph, f"dispatch_{label}", EXPERT, held, nodes / active)
+    exchange = all_to_all(graph, f"dispatch_{label}", EXPERT, held, crossing)
     inside = gather(graph, f"expert_gather_{label}", EXPERT_TENSOR, held * leaf.expert_tp)
     shown = 2 * (2 + again) * (exchange + inside) * (1 - leaf.overlap_expert)
     hidden = leaf.dualpipe * (3 + again) * work.time

@@ -9,6 +9,7 @@ from tokenmill import data
 from tokenmill.calibration_devices import calibrate_devices
 from tokenmill.calibration_fit import write_constants
 from tokenmill.calibration_kernels import fit_kernels
+from tokenmill.calibration_links import calibrate_links
 from tokenmill.calibration_training import calibrate_training
 from tokenmill.catalog import load_catalog
 
@@ -19,6 +20,7 @@ def calibrate(into: Path | None = None) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     kernels = fit_kernels(data.path("measured") / "kernels", load_catalog())
     write_constants(kernels, folder / "kernels.csv")
+    links = calibrate_links(folder)
     trained = calibrate_training(folder)
     devices = calibrate_devices(folder)
-    return {"tables": {"kernels.csv": len(kernels), **trained, **devices}, "folder": str(folder)}
+    return {"tables": {"kernels.csv": len(kernels), **links, **trained, **devices}, "folder": str(folder)}

@@ -17,8 +17,10 @@ from tokenmill.catalog import Catalog, Figure
 GENERIC = "generic"
 ENGINE = ""
 """The chip of a fitted constant that belongs to frameworks of the generic class, whatever the chip."""
-TABLES = ("kernels.csv", "training.csv", "devices.csv")
-"""Fitted constants below catalog/efficiency: of single kernels, of training over single kernels, of devices of users."""
+TABLES = ("kernels.csv", "links.csv", "training.csv", "devices.csv")
+"""Fitted constants below catalog/efficiency: of single kernels, of exchanges, of training over single kernels, of devices of users."""
+ACHIEVED = {"ring_share": "all_gather", "exchange_share": "alltoall"}
+"""Shares of a link, and the collective whose achieved bandwidth stands for them where neither a chip nor a relative was fitted."""
 WIDE = "bf16"
 NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4", "fp16": "bf16"}
 """Formats without measured products, and the format whose kernels resemble theirs."""
@@ -126,6 +128,8 @@ def fitted_figure(catalog: Catalog, chip_id: str, constant: str, precision: str,
             )
     if constant in ("compute_share", "bandwidth_share"):
         return catalog.measured_share(chip_id, precision if constant == "compute_share" else "bandwidth")
+    if constant in ACHIEVED:
+        return catalog.link_share(chip_id, ACHIEVED[constant])
     rows = [row for (_, c, p), row in table.items() if c == constant and p in choices]
     if not rows:
         rows = [row for (_, c, _), row in table.items() if c == constant]

@@ -53,6 +53,7 @@ def test_leaves_and_names_are_those_of_the_contract(shape):
         "chip",
         "precision",
         "group",
+        "system",
         "engine",
         "assume",
         "constant",

@@ -100,7 +100,7 @@ def test_multiplicities_count_the_nodes_and_edges_of_the_full_graph(name: str) -
 
 def test_dgx_h100_by_hand() -> None:
     node = machine_of(H100)
-    assert at(node, 8) == [(8, 450, pytest.approx(7 * 1.4e-6))]
+    assert at(node, 8) == [(8, 450, pytest.approx(7 * 0.8e-6))]
     pod = machine_of(H100, None, 64)
     assert at(pod, 64)[0][:2] == (8, 450)
     assert at(pod, 64)[1][:2] == (8, 50)

@@ -274,6 +274,11 @@ def _rate(binder: Binder, path: str) -> Leaf:
 def _system(binder: Binder, path: str) -> Leaf:
     if path == "number":  # tells systems apart where parts of a run must stand on one
         return Leaf(float(crc32(binder.system.id.encode())), "name of the system", "input")
+    if path == "fabric_share":
+        if binder.assume.efficiency == "ideal":
+            return Leaf(1.0, IDEAL, "input")
+        figure = binder.catalog.fabric_share(binder.system.id)
+        return Leaf(figure.value, figure.source, figure.evidence)
     value = getattr(binder.system, path, None)
     return ABSENT if value is None else Leaf(float(value), binder.system.source, "datasheet")
 

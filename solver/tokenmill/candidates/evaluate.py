@@ -62,7 +62,7 @@ class Setting:
     """What stays the same over one array search.
 
     `scalars`: leaves by symbol name; `classes`: leaves by symbol name as arrays over request classes; `machine`:
-    levels of the machine in ranks; `link_share`: achieved share of the wire by level; `parts`: port leaves of parts
+    levels of the machine in ranks; `parts`: port leaves of parts
     by symbol name, arrays over the part's rows; `ideal`: latencies are zero; `tables`: what groups get, as looked up so far;
     `fixed`: leaves of 0 or 1, whose terms and branches fall away.
     """
@@ -70,7 +70,6 @@ class Setting:
     scalars: Mapping[str, float]
     classes: Mapping[str, Array]
     machine: Machine
-    link_share: Sequence[float]
     parts: Mapping[str, Array] = field(default_factory=dict)
     ideal: bool = False
     tables: dict[str, GroupTable] = field(default_factory=dict, compare=False)
@@ -141,8 +140,6 @@ def group_values(
 
 
 def _group_field(columns: Mapping[tuple[str, int], Any], part: str, level: int, setting: Setting, index: Any) -> Any:
-    if part == "eta":
-        return setting.link_share[level]
     if part == "reduces":
         levels = setting.machine.levels
         return float(level < len(levels) and levels[level].in_switch_reduction)

@@ -13,7 +13,7 @@ from tokenmill_models.formula import Graph, alias
 from tokenmill_models.stage import Axis, Role, Rule
 from tokenmill_models.symbols import Quantity, quantity
 
-GROUP_FIELDS = ("n", "beta", "eta", "alpha", "reduces", "pair", "exchange")
+GROUP_FIELDS = ("n", "beta", "alpha", "reduces", "pair", "exchange")
 PART = "part:"
 ONLY = "only"  # the one dimension, of one row, of a role that has no numeric choice
 

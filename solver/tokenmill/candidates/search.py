@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenmill.candidates.bind import IDEAL, Binder, Leaf
+from tokenmill.candidates.bind import Binder, Leaf
 from tokenmill.candidates.choices import held_values, numeric_values, word_combinations
 from tokenmill.candidates.columns import Column, CouplingUse, Dropped, WorkloadColumns
 from tokenmill.candidates.evaluate import MACHINE, GroupTable, Setting, Tally, blocks
@@ -23,7 +23,6 @@ from tokenmill.catalog_stores import STORE, suits
 from tokenmill.errors import CatalogError
 from tokenmill.problem import Problem, Workload
 from tokenmill.topology import Machine, machine_of
-from tokenmill_models.collectives import LEVELS
 from tokenmill_models.stage import Role, Route, StageModel
 
 CHIPS, SYSTEM = "layout.chips", "layout.system"
@@ -42,7 +41,6 @@ class Context:
     setting: Setting
     leaves: Mapping[str, Leaf]
     classes: Mapping[str, tuple[Leaf, ...]]
-    links: tuple[Leaf, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -188,22 +186,13 @@ def settings_of(ask: Ask, role: Role, program: Program, system: System) -> Itera
                 leaves[symbol.name] = Leaf(float(number), f"{axis.key} = {words[axis.name]}", "input")
         classes = {q.symbol.name: tuple(binder.classes(q)) for q in needs.classes}
         size = int(count or 0)
-        links = _links(ask, chip.id)
-        setting = _setting(ask, system, chip, leaves, classes, size, tables.setdefault(size, {}), program.sizes, links)
-        context = Context(program, binder, setting, leaves, classes, links)
+        setting = _setting(ask, system, chip, leaves, classes, size, tables.setdefault(size, {}), program.sizes)
+        context = Context(program, binder, setting, leaves, classes)
         yield context, _grids(program, role, ask.workload, setting.scalars)
 
 
 def _rules(program: Program) -> Iterable[Any]:
     return (*program.before, *(rule for step in program.steps for rule in step.rules))
-
-
-def _links(ask: Ask, chip: str) -> tuple[Leaf, ...]:
-    """Return the achieved share of the wire at each level: inside the scale-up domain, then over the fabric."""
-    if ask.problem.assume.efficiency == "ideal":
-        return (Leaf(1.0, IDEAL, "input"),) * LEVELS
-    inner, outer = (ask.catalog.link_share(chip, kind) for kind in ("all_gather", "scale_out_all_reduce"))
-    return tuple(Leaf(f.value, f.source, f.evidence) for f in (inner, *(outer,) * (LEVELS - 1)))
 
 
 def _setting(
@@ -215,7 +204,6 @@ def _setting(
     chips: int,
     tables: dict[str, GroupTable],
     groups: Iterable[str],
-    links: tuple[Leaf, ...],
 ) -> Setting:
     most = None if system.hardware == STORE else ask.problem.limits.chips
     machine = _machine(ask, system, max(chips, most or MOST_CHIPS, system.chips))
@@ -228,7 +216,6 @@ def _setting(
             if all(leaf.value is not None for leaf in values)
         },
         machine=machine.split(chip.ranks),
-        link_share=tuple(leaf.value or 0.0 for leaf in links),
         ideal=ask.problem.assume.efficiency == "ideal",
         tables=tables,
         fixed={n: v for n, v in scalars.items() if v in (0.0, 1.0)} | _levels_fixed(groups, machine),

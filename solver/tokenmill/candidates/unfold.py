@@ -142,13 +142,11 @@ def _linked(item: Any, renamed: Mapping[str, str]) -> Any:
 
 
 def _exchange_leaves(context: Context, values: Mapping[str, Any]) -> dict[str, Leaf]:
-    """Return where the leaves of groups come from: shares of the wire as measured, latencies as the topology lays down."""
+    """Return where the latencies of groups come from: as the topology lays down."""
     found: dict[str, Leaf] = {}
     for group in context.program.sizes:
-        for name, part, level in group_leaves(group):
-            if part == "eta":
-                found[name] = context.links[level]
-            elif part == "alpha":
+        for name, part, _ in group_leaves(group):
+            if part == "alpha":
                 ideal = context.setting.ideal
                 source = IDEAL if ideal else "usual latency of such a link (topology_defaults.toml)"
                 found[name] = Leaf(float(np.max(values[name])), source, "input" if ideal else "guess")
