@@ -13,7 +13,7 @@ from tokenmill import cli_output as out
 from tokenmill.cli_catalog import catalog_app, import_app
 from tokenmill.cli_fleet import compare, pareto, sweep
 from tokenmill.cli_measured import calibrate, validate
-from tokenmill.cli_plan import explore, export, report
+from tokenmill.cli_plan import answers, explore, export, report
 from tokenmill.cli_questions import fits, simulate, size
 from tokenmill.errors import Mistake, ProblemError
 
@@ -35,6 +35,7 @@ app.command()(validate)
 app.command()(sweep)
 app.command()(pareto)
 app.command()(compare)
+app.command()(answers)
 app.command()(explore)
 app.command()(report)
 app.command()(export)
@@ -95,10 +96,9 @@ def solve(
     if why_not is not None:
         from dataclasses import replace
 
-        from tokenmill.why_not import why_not as asked_why
+        from tokenmill.why_not import notes
 
-        answer = asked_why(problem, why_not, time_limit=limit, gap=gap, catalog=data)
-        plan = replace(plan, notes=(*plan.notes, f"why not {why_not}? {answer.text}"))
+        plan = replace(plan, notes=(*notes(problem, why_not, time_limit=limit, gap=gap, catalog=data), *plan.notes))
     if report is not None:
         from tokenmill.report.html import page
 

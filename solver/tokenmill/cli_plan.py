@@ -1,4 +1,4 @@
-"""`report`, `export` and `explore`: a plan as a page or as commands, and the candidates behind it."""
+"""`report`, `export`, `explore`, `answers`: a plan as a page or as commands, the candidates behind it, three plans of one problem."""
 
 from __future__ import annotations
 
@@ -74,6 +74,41 @@ def explore(
     if into is not None:
         typer.echo(f"\nAll of them are in {into}")
     return 0
+
+
+def answers(
+    file: Annotated[Path, typer.Argument(help="A problem file.")],
+    time_limit: Annotated[str | None, typer.Option(help='Longest time for each: "60 s".')] = None,
+    json: Json = False,
+) -> int:
+    """Give three answers: the smallest hardware that does the work, the fastest, and the cheapest."""
+    from rich.console import Console
+
+    from tokenmill.answers import answers as answered
+    from tokenmill.cli import _seconds
+    from tokenmill.reading import load_problem
+    from tokenmill.report.text_pools import layout_text
+    from tokenmill.report.text_words import money, print_table, quantity
+
+    found = answered(load_problem(file), time_limit=_seconds(time_limit))
+    if json:
+        rows = [{"answer": one.name, "plan": one.plan.to_dict()} for one in found]
+        out.write_json({"schema": 1, "answers": rows})
+    else:
+        cells = [
+            (
+                one.name,
+                one.systems or one.plan.status,
+                "; ".join(layout_text(pool) for work in one.plan.workloads.values() for pool in work.pools),
+                "" if one.wall_time is None else quantity(one.wall_time, "s"),
+                "" if one.plan.cost.total is None else money(one.plan.cost.total),
+            )
+            for one in found
+        ]
+        print_table(
+            Console(highlight=False), "Three answers", ("answer", "hardware", "layout", "time>", "cost>"), cells, {}
+        )
+    return max(out.exit_code(one.plan.status) for one in found)
 
 
 def _deliver(text: str, into: Path | None, json: bool, data: dict[str, str]) -> None:
