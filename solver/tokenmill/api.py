@@ -36,6 +36,7 @@ def solve(
     """
     from tokenmill import fleet
     from tokenmill.closed_loop import cases
+    from tokenmill.fleet_spares import told
     from tokenmill.milp.formulation import solve_programme
     from tokenmill.plan_build import build_plan
 
@@ -68,6 +69,8 @@ def solve(
     seconds = time.perf_counter() - start
     plan = build_plan(asked, solution, found, evaluated, seconds, fleet.other_plans(solution))
     plan = fleet.with_margins(asked, plan)
+    columns = {c.key: c for s in found.searched for own in s.columns.columns.values() for c in own}
+    plan = told(plan, problem, columns, solution.runs, found.offers)
     return fleet.price_of_robustness(
         asked, plan, lambda bare: solve(bare, time_limit=time_limit, gap=gap, catalog=catalog)
     )

@@ -121,6 +121,7 @@ def runs(case: Case) -> Iterator[Residual]:
             if need in ended:
                 yield at_most(f"{run.workload} after {need}", ended[need], exact(run.start))
         yield from _footprint(case, run, column)
+        yield from _spares(case, run, column)
 
 
 def _footprint(case: Case, run: RunStart, column: Column) -> Iterator[Residual]:
@@ -134,6 +135,22 @@ def _footprint(case: Case, run: RunStart, column: Column) -> Iterator[Residual]:
                 offer = offer_of(case, bought)
                 rented += exact(bought.count) * (offer.chips if offer.by_chip else offer.domains * offer.domain)
         yield at_most(f"chips of {system} for {run.workload}", Fraction(chips), placed + rented)
+
+
+def _spares(case: Case, run: RunStart, column: Column) -> Iterator[Residual]:
+    """As many systems stand by for a run as the availability asked needs: failures at once, added up from none on."""
+    asked = case.problem.limits.availability
+    for system, chips in column.footprint if asked is not None else ():
+        own = sum(part.chips for part in column.parts or (column,) if part.system == system)
+        offer = next(o for o in case.offers if o.system == system)
+        needed, had = -(-own // offer.chips), chips // offer.chips
+        broken = offer.chip_outage * offer.chips
+        likely = (1.0 / (1.0 + broken)) ** had
+        covered = likely
+        for failed in range(1, had - needed + 1):
+            likely *= (had - failed + 1) / failed * broken
+            covered += likely
+        yield at_most(f"availability of {run.workload} on {system}", exact(asked or 0.0), exact(covered))
 
 
 def flows(case: Case) -> Iterator[Residual]:

@@ -119,13 +119,14 @@ def _summary(plan: Any) -> str:
     if plan.objective.value is None:
         keys = ", ".join(item.key for item in plan.infeasible[:3])
         return f"{plan.status}" + (f" ({keys})" if keys else "")
-    from tokenmill.report.text import objective_text
+    from tokenmill.report.summary import objective_text
 
     cost = "" if plan.cost.total is None or plan.objective.name == "cost" else f", cost ${plan.cost.total:,.0f}"
     return f"{plan.objective.name} {objective_text(plan, plan.objective.value)}{cost}; {_systems(plan)}"
 
 
 def _systems(plan: Any) -> str:
-    from tokenmill.milp.alternatives import had
+    from tokenmill.report.summary import by_site
 
-    return ", ".join(f"{row.amount} ({row.market})" for row in had(plan.purchases)) or "nothing"
+    rows = [f"{row.amount} ({row.market}){where}" for where, here in by_site(plan) for row in here]
+    return ", ".join(rows) or "nothing"

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from tokenmill import data
 from tokenmill.errors import Mistake, ProblemError
+from tokenmill.fleet_spares import with_spares
 from tokenmill.problem import Problem, Robust, Workload
 
 if TYPE_CHECKING:
     from tokenmill.candidates.columns import Column
     from tokenmill.candidates.search import Searched
+    from tokenmill.milp import solution as milp
     from tokenmill.milp.solution import Had, Solution
     from tokenmill.offers import Offer
     from tokenmill.plan import Alternative, Plan
@@ -71,7 +73,10 @@ def adapt(problem: Problem, found: Any) -> None:
             found.served[name] = found.served[name] * most
             if least < most:
                 found.elastic[name] = least / most
-    found.searched = [slower(_spread(problem, searched, found.offers), robust.times) for searched in found.searched]
+    found.searched = [
+        with_spares(problem, slower(_spread(problem, searched, found.offers), robust.times), found.offers)
+        for searched in found.searched
+    ]
 
 
 def elasticity(problem: Problem, name: str) -> tuple[float, float]:
@@ -178,15 +183,17 @@ def other_plans(solution: Solution) -> list[Alternative]:
     if best is None:
         return []
     return [
-        Alternative(other.objective, other.objective - best, _said(other.without, changes(now, other.had)))
+        Alternative(other.objective, other.objective - best, _said(other, changes(now, other.had)))
         for other in solution.alternatives
     ]
 
 
-def _said(without: Sequence[str], change: str) -> str:
-    """Return a change with the kinds that were forbidden, where it does not name them itself."""
-    unsaid = [kind for kind in without if kind not in change]
-    return f"without {' and '.join(unsaid)}: {change}" if unsaid else change
+def _said(other: milp.Alternative, change: str) -> str:
+    """Return a change with the kinds that were forbidden, where it does not name them itself, and what else is other."""
+    unsaid = [kind for kind in other.without if kind not in change]
+    parts = [other.change] if other.change else []
+    parts += [f"without {' and '.join(unsaid)}"] if unsaid else []
+    return ": ".join([*parts, change])
 
 
 def changes(now: Sequence[Had], then: Sequence[Had]) -> str:
@@ -222,7 +229,9 @@ def price_of_robustness(asked: Problem, plan: Plan, solve: Callable[[Problem], P
 
 def with_margins(asked: Problem, plan: Plan) -> Plan:
     """Return a plan whose workloads with list prices have their revenue and margin [USD] among the totals."""
-    workloads = dict(plan.workloads)
+    from tokenmill.plan_trace import margin_nodes
+
+    workloads, trace = dict(plan.workloads), dict(plan.trace)
     for workload in asked.workloads:
         prices = [float(workload.values.get(f"demand.list_price.{kind}") or 0.0) for kind in ("input", "output")]
         made = workloads.get(workload.name)
@@ -230,8 +239,9 @@ def with_margins(asked: Problem, plan: Plan) -> Plan:
             continue
         answers = float(made.totals.get("tokens_output", 0.0))
         prompts = float(made.totals.get("tokens_input", made.totals.get("tokens_all", answers) - answers))
-        revenue = prices[0] * prompts + prices[1] * answers
         cost = plan.cost.by_workload.get(workload.name, 0.0)
-        totals = {**made.totals, "revenue": revenue, "margin": revenue - cost}
-        workloads[workload.name] = replace(made, totals=totals)
-    return replace(plan, workloads=workloads)
+        nodes = margin_nodes(workload.name, prices, (prompts, answers), cost)
+        trace |= nodes
+        revenue, margin = (nodes[f"{workload.name}.{name}"]["value"] for name in ("revenue", "margin"))
+        workloads[workload.name] = replace(made, totals={**made.totals, "revenue": revenue, "margin": margin})
+    return replace(plan, workloads=workloads, trace=trace)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 
 from tokenmill import plan as p
 from tokenmill.candidates.columns import Column, WorkloadColumns
-from tokenmill.milp.solution import Running, RunStart, Solution, Termination
+from tokenmill.milp.solution import Running, RunStart, Solution
 from tokenmill.plan_pools import bottleneck_of, layout_of, nested, predictions
 from tokenmill.plan_reasons import reasoned
-from tokenmill.plan_trace import plan_trace
+from tokenmill.plan_record import record
+from tokenmill.plan_trace import answer_nodes, plan_trace
 from tokenmill.problem import Objective, Problem
 from tokenmill.trace import Evaluated
 
@@ -31,7 +30,6 @@ UNITS = {
 RUN_TOTALS = ("goodput", "steps", "flops")
 """Figures of a run of one pool that count for the whole of it; of a run of parts all do."""
 COST_KINDS = ("rent", "capital", "energy", "storage", "network", "operations")
-PACKAGES = ("tokenmill", "numpy", "sympy", "networkx", "pulp", "highspy")
 
 
 @dataclass(frozen=True)
@@ -79,24 +77,28 @@ def build_plan(
     answer = _answer(problem, columns, solution, records)
     workloads = {item.workload: _workload(answer, item) for item in columns}
     cost = _cost(answer)
-    ended = solution.termination
+    ended, objective = solution.termination, _objective(problem, solution)
+    binding = tuple(_bound(bound) for bound in solution.binding)
     return p.Plan(
         status=ended.status,
-        objective=_objective(problem, solution),
+        objective=objective,
         cost=cost,
         purchases=solution.purchases,
         workloads=workloads,
         runs=tuple(_run(answer, run) for run in solution.runs),
         flows=tuple(_flow(flow) for flow in solution.flows),
         packing=solution.packing,
-        binding=tuple(_bound(binding) for binding in solution.binding),
+        binding=binding,
         alternatives=tuple(alternatives),
         infeasible=reasoned(solution.infeasible, {s.columns.workload: s.left_out for s in found.searched}, found.notes),
         audit=_audit(solution),
-        trace=plan_trace(solution, cost, workloads, _classes_by_pool(answer), _per_workload(answer)),
+        trace={
+            **plan_trace(solution, cost, workloads, _classes_by_pool(answer), _per_workload(answer)),
+            **answer_nodes(objective, binding, alternatives),
+        },
         problem=resolved(problem),
         catalog_version=found.catalog.version,
-        run=_record(problem, ended, seconds),
+        run=record(problem, ended, seconds),
         notes=_notes(found, solution, records),
     )
 
@@ -112,11 +114,6 @@ def _notes(found: Prepared, solution: Solution, evaluated: Iterable[Evaluated]) 
         for system, reason in searched.left_out.items()
     ]
     return tuple(dict.fromkeys([*remarks, *(str(note) for note in found.notes), *left_out, *solution.notes]))
-
-
-def _record(problem: Problem, ended: Termination, seconds: float | None) -> p.RunRecord:
-    taken = ended.seconds if seconds is None else seconds
-    return p.RunRecord(taken, ended.limit, platform.node(), _versions(), problem.seed)
 
 
 def _answer(
@@ -377,12 +374,12 @@ def _audit(solution: Solution) -> p.Audit:
 
 def _classes_by_pool(answer: Answer) -> dict[str, Mapping[str, Any]]:
     """Return the evaluated classes of every pool by ``workload.pool``."""
-    named = {key: name for (key, _), name in answer.pool_names.items()}
+    named = [(key, name) for (key, _), name in answer.pool_names.items()]
     whole = (run.column for run in answer.solution.runs if answer.columns[run.column].parts)
-    named |= {key: answer.columns[key].role for key in whole}
+    named += [(key, answer.columns[key].role) for key in whole]
     return {
         f"{answer.columns[key].workload}.{name}": answer.evaluated[key].classes
-        for key, name in named.items()
+        for key, name in named
         if key in answer.evaluated
     }
 
@@ -390,13 +387,3 @@ def _classes_by_pool(answer: Answer) -> dict[str, Mapping[str, Any]]:
 def whole(value: float) -> float:
     """Return a whole number as int, so that counts print without a point."""
     return int(value) if float(value).is_integer() else value
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tokenmill.milp.solution import Purchase, Solution
-from tokenmill.plan import Cost, WorkloadPlan
+from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective, WorkloadPlan
 from tokenmill.trace import ClassFigures, Node, prefixed, row, total
 
 RENTED = ("on-demand", "spot", "reserved-1y", "reserved-3y")
@@ -30,6 +30,57 @@ def plan_trace(
             prefix = pool if len(by_class) == 1 else f"{pool}.{name}"
             nodes |= prefixed(one.trace, prefix)
     return nodes
+
+
+def answer_nodes(
+    objective: Objective, binding: Sequence[Bound], alternatives: Sequence[Alternative]
+) -> dict[str, Node]:
+    """Return ``objective``, ``binding.<key>`` (what a step saves) and ``alternatives.<n>`` (what another plan would cost)."""
+    if objective.value is None:
+        return {}
+    unit, now = objective.unit, objective.value
+    best = row("best", now, unit, "objective.value")
+    nodes: dict[str, Node] = {"objective": total(objective.name, f"{objective.name} of the plan", unit, [best], now)}
+    for at, bound in enumerate(binding):
+        following = bound.value_of_next
+        if isinstance(following, NextUnit):
+            step = f"{following.step:+.6g} {following.unit}"
+            parts = [
+                row("now", now, unit, "objective.value"),
+                row("eased", now - following.saves, unit, f"binding[{at}]", f"solved again at {step}"),
+            ]
+            title = f"saved by {step} of {bound.limit}"
+            nodes[f"binding.{bound.key}"] = _node(title, "now - eased", following.saves, unit, parts)
+    for at, other in enumerate(alternatives):
+        origin = f"alternatives[{at}].difference"
+        worse = row("difference", other.difference, unit, origin, "solved again without a kind of the plan")
+        nodes[f"alternatives.{at + 1}"] = _node(
+            other.what_changes, "best + difference", other.objective, unit, [best, worse]
+        )
+    return nodes
+
+
+def margin_nodes(workload: str, prices: Sequence[float], tokens: Sequence[float], cost: float) -> dict[str, Node]:
+    """Return ``<workload>.revenue`` and ``<workload>.margin`` [USD]; `prices` [USD/token], `tokens`: of prompts, of answers."""
+    parts: list[str | Node] = []
+    for name, price, count in zip(("prompts", "answers"), prices, tokens, strict=True):
+        parts.append(row(f"price_{name}", price, "USD", f"workload.{workload}.demand.list_price"))
+        parts.append(row(name, count, "1", f"workloads.{workload}.totals"))
+    revenue = sum(price * count for price, count in zip(prices, tokens, strict=True))
+    paid = row("cost", cost, "USD", f"cost.by_workload.{workload}")
+    formula = "price_prompts*prompts + price_answers*answers"
+    return {
+        f"{workload}.revenue": _node("what the demand served pays", formula, revenue, "USD", parts, "revenue"),
+        f"{workload}.margin": _node(
+            "revenue less cost", "revenue - cost", revenue - cost, "USD", [f"{workload}.revenue", paid], "margin"
+        ),
+    }
+
+
+def _node(
+    title: str, formula: str, value: float, unit: str, inputs: Sequence[str | Node], symbol: str = "value"
+) -> Node:
+    return {**total(symbol, title, unit, inputs, value), "formula": formula}
 
 
 def _cost_nodes(solution: Solution, cost: Cost) -> dict[str, Node]:

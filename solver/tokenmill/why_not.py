@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import floor, log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,35 @@ def why_not(
     return _answer(sets, name, market, own, problem.gap if gap is None else gap, time_limit or problem.time_limit)
 
 
+def by_workload(
+    problem: Problem,
+    system: str,
+    *,
+    time_limit: float | None = None,
+    gap: float | None = None,
+    catalog: Catalog | None = None,
+) -> dict[str, Answer]:
+    """Return, for each workload as if it were the only one, why a system is left out: its break-even price stage by stage."""
+    answers = {}
+    for workload in problem.workloads:
+        objectives = tuple(
+            each if each.workload in (None, workload.name) else replace(each, workload=workload.name)
+            for each in problem.objectives
+        )
+        alone = replace(problem, workloads=(replace(workload, needs=()),), objectives=objectives)
+        answers[workload.name] = why_not(alone, system, time_limit=time_limit, gap=gap, catalog=catalog)
+    return answers
+
+
+def notes(problem: Problem, system: str, **how: Any) -> list[str]:
+    """Return in words why a system is left out: of the whole plan, then of each workload by itself."""
+    said = [f"why not {system}? {why_not(problem, system, **how).text}"]
+    if len(problem.workloads) > 1:
+        alone = by_workload(problem, system, **how)
+        said += [f"for {name} alone: {answer.text}" for name, answer in alone.items()]
+    return said
+
+
 def _with_system(problem: Problem, system: str, catalog: Catalog | None) -> tuple[Problem, str, bool]:
     """Return the problem that offers the system too, its market, and whether it had a price of its own there."""
     from tokenmill.api import catalog_for
@@ -128,15 +157,16 @@ def _answer(sets: Sets, name: str, market: str, own: bool, gap: float, time_limi
     worse = None if forced is None or best is None else forced - best
     if best is None:
         return Answer(name, market, forced is not None, None, now, None, f"{name}: without it no plan works")
-    if own and worse is not None and worse < 0.0:
-        text = f"{name}: at ${now:.6g} ({market}) it comes in; without it the objective is {-worse:.6g} worse"
-        return Answer(name, market, True, None, now, worse, text)
+    used = own and worse is not None and worse < 0.0
     if forced is None:
         return Answer(
             name, market, False, None, now, None, f"{name}: no plan with it meets the limits, whatever its price"
         )
     unit, has = ("system" if market == "buy" else "chip-hour"), (f" in place of ${now:.6g}" if own else "")
     money = sets.problem.objectives[0].minimise in MONEY
+    comes_in = f"{name}: at ${now:.6g} ({market}) it comes in; without it the objective is {-(worse or 0.0):.6g} worse"
+    if used and not (money and hours.any()):
+        return Answer(name, market, True, None, now, worse, comes_in)
     if not money or not hours.any():
         return Answer(
             name, market, False, None, now, worse, f"{name}: with it the objective is at least {worse:.6g} worse"
@@ -155,6 +185,9 @@ def _answer(sets: Sets, name: str, market: str, own: bool, gap: float, time_limi
         text = f"{name}: it would not come in for nothing; with it the objective is {worse:.6g} worse"
         return Answer(name, market, False, None, now, worse, text)
     shown = _below(max(price - MARGIN * gap * abs(best) / amount, 0.0) or price)
+    if used:
+        text = f"{comes_in}; some of it would come in up to ${shown:.6g} a {unit}"
+        return Answer(name, market, True, shown, now, worse, text)
     text = f"{name} would come in at ${shown:.6g} a {unit} ({market}){has}"
     return Answer(name, market, False, shown, now if own else None, worse, text)
 

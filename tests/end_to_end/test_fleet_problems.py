@@ -1,14 +1,17 @@
 """The problem files of fleets, solved; each answer held to a reason of its own."""
 
+import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tokenmill import api
+from tokenmill.pareto import pareto
 from tokenmill.plan import Plan
 from tokenmill.reading import load_problem
-from tokenmill.why_not import why_not
+from tokenmill.report.summary import summary
+from tokenmill.why_not import by_workload, why_not
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
 
@@ -75,6 +78,75 @@ def test_a_spike_is_met_by_what_costs_least():
     assert {p.slice for p in plan.purchases if p.market == "spot"} == {"spike"}
     for change in (("hardware.markets", '["reserved-1y", "on-demand"]'), ("limits.shed", '"$1/request"')):
         assert plan.cost.total <= solved("viral-spike", change).cost.total * 1.001
+    head_room = solved("viral-spike", ("hardware.markets", '["buy", "reserved-1y"]'), ("limits.shed", '"$1/request"'))
+    assert head_room.cost.total > 3 * plan.cost.total  # what stands all year for half an hour a day
+    assert any("without refused demand" in other.what_changes for other in plan.alternatives)
     spot = sum(p.chips for p in plan.purchases if p.market == "spot")
     whole = sum(p.chips for p in plan.purchases)
     assert spot <= 0.5 * whole
+
+
+SUMMARISED = (
+    "two-sites-power-wall", "supplier-delay", "keep-or-upgrade", "viral-spike", "carbon-against-cost", "negative-margin",
+    "mtbf-hundred-thousand",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUMMARISED)
+def test_ten_lines_say_it_and_every_figure_unfolds(name):
+    plan = solved(name)
+    lines = summary(plan)
+    assert len(lines) <= 10
+    for word in ("decision: ", "cost ", "binding: ", "runner-up: "):
+        assert any(line.startswith(word) for line in lines), word
+    keys = [key for line in lines for group in re.findall(r"\[([^\]]+)\]", line) for key in group.split(", ")]
+    assert {"objective", "cost.total", "alternatives.1"} <= set(keys)
+    for key in keys:
+        assert plan.explain(key)
+
+
+def test_a_hundred_thousand_chips_fail_twice_an_hour():
+    plan = solved("mtbf-hundred-thousand")
+    (pool,) = plan.workloads["pretrain"].pools
+    assert pool.predicted["mtbf"] == pytest.approx(8760 * 3600 / (98_304 * 0.1728), rel=1e-6)
+    # parameters and two moments in 4 bytes, weights in 2: 14 bytes each of 405.9e9
+    assert pool.predicted["checkpoint_bytes"] == pytest.approx(14 * 405.85e9, rel=1e-3)
+    assert pool.predicted["checkpoint_write"] == pytest.approx(pool.predicted["checkpoint_bytes"] / 100e9, rel=1e-6)
+    assert plan.workloads["pretrain"].totals["spare_systems"] == 15  # see tests/unit/test_fleet_spares.py
+    assert sum(p.count for p in plan.purchases) == 98_304 / 8 + 15
+    fast = solved("mtbf-hundred-thousand", ("workload.pretrain.checkpoint.store", '"lustre-1000"'))
+    saved = plan.objective.value - fast.objective.value
+    assert 0.01 * plan.objective.value < saved < 0.05 * plan.objective.value
+
+
+def test_a_larger_batch_mends_the_margin_and_costs_latency():
+    small, free = (
+        solved("negative-margin"),
+        solved("negative-margin", ("workload.chat.engine.batch", "[8, 16, 32, 64]")),
+    )
+    margin = [plan.workloads["chat"].totals["margin"] for plan in (small, free)]
+    assert margin[0] < 0.0 < margin[1]
+    # 50 requests/s for a year at 1 000 tokens of $0.50 and 500 of $1.50 a million
+    assert margin[0] + small.cost.total == pytest.approx(50 * 365 * 86400 * (1000 * 0.5e-6 + 500 * 1.5e-6))
+    worst = [max(pool.predicted["tpot"]["p95"] for pool in plan.workloads["chat"].pools) for plan in (small, free)]
+    assert worst[0] < worst[1] <= 60e-3
+
+
+def test_carbon_falls_first_where_a_tonne_costs_least():
+    """By hand: coal to water (1.1 x $0.13 - 1.2 x $0.05)/(1.2 x 0.82 - 1.1 x 0.024) = $0.0867/kg, coal to gas $0.03/0.33 = $0.0909/kg."""
+    points = pareto(load_problem(PROBLEMS / "carbon-against-cost.toml"), "carbon", points=3)
+    assert [point.against for point in points] == sorted((point.against for point in points), reverse=True)
+    assert {p.site for p in points[0].plan.purchases} == {"coal"}
+    assert {p.site for p in points[-1].plan.purchases} == {"gas", "water"}
+    paid = (points[-1].objective - points[0].objective) / (points[0].against - points[-1].against)
+    assert 0.0866 < paid < 0.0910
+
+
+@pytest.mark.slow
+def test_break_even_stage_by_stage():
+    asked = load_problem(PROBLEMS / "upgrade-by-stage.toml")
+    answers = by_workload(asked, "hgx-b200")
+    # H100 at $220 000 can be had too: a B200 system does the work of two to three of them
+    for name in ("chat", "suite"):
+        assert 2 * 220e3 < answers[name].enters_at < 3 * 220e3
+    assert answers["tune"].enters_at < 2 * 220e3

@@ -107,6 +107,25 @@ def alternatives(
     return tuple(sorted(found, key=lambda other: other.objective))
 
 
+def sizes(search: Search, values: NDArray[np.float64], build: Build) -> tuple[Alternative, ...]:
+    """Return, for each run, the best plan on fewer chips and the best on more: the good sizes beside the one that is taken."""
+    found: list[Alternative] = []
+    sets = build.sets
+    chips = {index: sets.columns[sets.ways[n].column].chips for n, index in build.variables.taken.items()}
+    for name in sorted(build.variables.start):
+        mine = [build.variables.taken[n] for n in sets.ways_of(name)]
+        now = max((chips[index] for index in mine if values[index] > 0.5), default=0)
+        for keep in ([i for i in mine if chips[i] < now], [i for i in mine if chips[i] > now]):
+            mask = np.zeros(len(search.arrays.lower), dtype=np.bool_)
+            mask[[i for i in mine if i not in set(keep)]] = True
+            best = _without(search, Family("size", {name: mask}), frozenset([name]), False) if keep and now else None
+            if best is not None:
+                then = max(chips[index] for index in mine if best[1][index] > 0.5)
+                change = f"{name} on {then} chips in place of {now}"
+                found.append(Alternative(best[0], search.read(best[1]), change=change))
+    return tuple(found)
+
+
 def _of_family(
     search: Search, values: NDArray[np.float64], family: Family, wanted: int, known: Sequence[Alternative]
 ) -> list[Alternative]:
@@ -172,5 +191,5 @@ def had(purchases: Sequence[Purchase]) -> tuple[Had, ...]:
         for h in range(bought.period, bought.until + 1):
             for part in parts if bought.slice is None else [bought.slice]:
                 count, chips = table.get((h, part), (0.0, 0.0))
-                table[h, part] = count + bought.count, chips + bought.chips
+                table[h, part] = round(count + bought.count, 6), round(chips + bought.chips, 6)
     return tuple(Had(system, market, *max(table.values())) for (system, market), table in sorted(moments.items()))

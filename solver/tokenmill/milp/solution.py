@@ -152,12 +152,13 @@ class Had:
 class Alternative:
     """A plan that lacks a kind (system, market, site, refusals) of every better one: its objective, what it has.
 
-    `without`: the kinds that were forbidden to find it.
+    `without`: the kinds that were forbidden to find it; `change`: what else is other, in words.
     """
 
     objective: float
     had: tuple[Had, ...]
     without: tuple[str, ...] = ()
+    change: str = ""
 
 
 @dataclass(frozen=True)

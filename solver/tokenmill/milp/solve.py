@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tokenmill import audit
 from tokenmill.milp import decode
-from tokenmill.milp.alternatives import Search, alternatives, families, had
+from tokenmill.milp.alternatives import Search, alternatives, families, had, sizes
 from tokenmill.milp.binding import Steps, bindings
 from tokenmill.milp.cbc import solve_cbc
 from tokenmill.milp.constraints.flows import Sent
@@ -128,7 +128,16 @@ def explained(
         return had(decode.purchases(decode.Reader(parts[0].build, parts[0].sent, values)))
 
     search = Search(arrays, systems, wish, clock, longest, best.outcome.objective, read)
-    others = alternatives(search, best.values[: len(arrays.lower)], sorts, wish.alternatives)
+    mine = best.values[: len(arrays.lower)]
+    others = alternatives(search, mine, sorts, wish.alternatives)
+    if wish.alternatives:
+        known = {(round(other.objective, 6), other.had) for other in others}
+        more = (
+            other
+            for other in sizes(search, mine, parts[0].build)
+            if (round(other.objective, 6), other.had) not in known
+        )
+        others = tuple(sorted((*others, *more), key=lambda other: other.objective))
     cut = [
         name
         for name, short in (("what a step more saves", steps.cut_short), ("other plans", search.cut_short))

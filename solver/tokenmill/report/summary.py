@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tokenmill.milp.alternatives import had
+from tokenmill.milp.solution import Had
 from tokenmill.plan import Bound, NextUnit, Plan, Pool
 from tokenmill.report.text_pools import layout_text
 from tokenmill.report.text_words import cut, money, percent, quantity
@@ -75,13 +76,20 @@ def _short(item: Any) -> str:
 
 
 def _decision(plan: Plan) -> str:
-    sites = {bought.site for bought in plan.purchases}
-    parts = []
-    for site in sorted(sites):
-        rows = had([bought for bought in plan.purchases if bought.site == site])
-        words = ", ".join(f"{_verb(row.market)} {row.amount}" for row in rows)
-        parts.append(words + (f" at {site}" if len(sites) > 1 else ""))
+    parts = [
+        f"{', '.join(f'{_verb(row.market)} {row.amount}' for row in rows)}{where}" for where, rows in by_site(plan)
+    ]
     return "decision: " + ("; ".join(parts) or "nothing is had") + ("  [cost.total, power]" if parts else "")
+
+
+def by_site(plan: Plan) -> list[tuple[str, tuple[Had, ...]]]:
+    """Return where and what a plan has, site by site; where there is one site alone that goes without saying."""
+    several = len(plan.problem.get("hardware", {}).get("sites", ())) > 1
+    sites = sorted({bought.site for bought in plan.purchases})
+    return [
+        (f" at {site}" if several else "", had([bought for bought in plan.purchases if bought.site == site]))
+        for site in sites
+    ]
 
 
 def _verb(market: str) -> str:
@@ -132,9 +140,11 @@ def _run(workload: str, pool: Pool, totals: Mapping[str, Any]) -> Iterator[str]:
         return
     good = f", goodput {percent(goodput)}" if goodput else ""
     told = [f"{words} {quantity(pool.predicted[name], unit)}" for name, unit, words in RUN if pool.predicted.get(name)]
+    spare = totals.get("spare_systems")
+    stand_by = "" if spare is None else f"; {spare:g} spare systems  [{workload}.spare_systems]"
     failures = f"; {told[0]}; {told[1]} {told[2]}" if len(told) == len(RUN) else ""
     keys = ", ".join(f"{key}.{name}" for name in ("wall_time", "goodput", *(name for name, _, _ in RUN if failures)))
-    yield f"{workload}: wall time {quantity(wall, 's')}{good}{failures}  [{keys}]"
+    yield f"{workload}: wall time {quantity(wall, 's')}{good}{failures}  [{keys}]{stand_by}"
 
 
 def _money(plan: Plan) -> Iterator[str]:

@@ -64,6 +64,8 @@ def per_second(value: float) -> str:
 
 def money(value: float) -> str:
     """Return an amount of USD."""
+    if value < 0:
+        return f"-{money(-value)}"
     if value and abs(value) < 0.1:
         return f"${value:.3g}"
     return f"${value:,.2f}" if abs(value) < 1000 else f"${value:,.0f}"

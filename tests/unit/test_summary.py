@@ -1,0 +1,67 @@
+"""The ten lines at the head of a plan: what they say, and that each figure they name unfolds."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tokenmill.explain import explain
+from tokenmill.fleet import with_margins
+from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective, Plan, Pool, WorkloadPlan
+from tokenmill.plan_trace import answer_nodes
+from tokenmill.problem import Problem, Workload
+from tokenmill.report.summary import MOST, summary
+from tokenmill.report.text_words import money
+
+OBJECTIVE = Objective("cost", 100.0, "USD", 100.0, 0.0)
+LIMIT = Bound("power at north", 0.0, NextUnit(10_200.0, 7.0, "W"), "hardware.site.north.power", "W")
+OTHER = Alternative(108.0, 8.0, "without north: 3 node (buy)")
+
+
+def plan(**more):
+    binding, others = more.pop("binding", (LIMIT,)), more.pop("alternatives", (OTHER,))
+    return Plan(
+        "optimal", OBJECTIVE, Cost(100.0, by_kind={"rent": 100.0}, by_workload={"chat": 100.0}),
+        workloads={"chat": WorkloadPlan("serving", pools=(Pool("mixed", "mixed", "node", "north", 8, 1, {"tp": 8}, {}, None, {}),))},
+        binding=binding, alternatives=others, trace=answer_nodes(OBJECTIVE, binding, others), **more,
+    )  # fmt: skip
+
+
+def test_what_holds_it_back_and_what_is_next():
+    lines = summary(plan())
+    assert "binding: power at north: 10.2 kW more would save $7.00  [binding.hardware.site.north.power]" in lines
+    assert "runner-up: without north: 3 node (buy): $8.00 more, $108.00 in all  [alternatives.1]" in lines
+
+
+def test_a_step_down_is_less():
+    less = replace(LIMIT, limit="demand of chat", value_of_next=NextUnit(-5.0, 7.0, "units/s"))
+    assert any("demand of chat: 5 units/s less would save $7.00" in line for line in summary(plan(binding=(less,))))
+
+
+def test_never_more_than_ten_lines():
+    assert len(summary(plan(alternatives=(OTHER,) * 20))) == MOST == 10
+
+
+def test_figures_of_the_answer_unfold():
+    made = plan()
+    for line in summary(made):
+        for key in re.findall(r"\[((?:objective|binding|alternatives)[^\]]*)\]", line):
+            explain(made, key)
+    assert "eased = $93.00" in explain(made, "binding.hardware.site.north.power")
+
+
+def test_a_margin_is_revenue_less_cost():
+    """Hand calculation: 1e6 prompt tokens at $10 and 2e6 answer tokens at $30 a million bring $70; they cost $100."""
+    asked = Problem(
+        (Workload("chat", "toy", values={"demand.list_price.input": 10e-6, "demand.list_price.output": 30e-6}),)
+    )
+    sold = {"chat": WorkloadPlan("serving", totals={"tokens_output": 2e6, "tokens_all": 3e6})}
+    made = with_margins(asked, replace(plan(), workloads=sold))
+    assert made.workloads["chat"].totals["margin"] == pytest.approx(-30.0)
+    assert "chat: revenue $70.00, margin -$30.00  [chat.revenue, chat.margin]" in summary(made)
+    assert "$70.00 - $100.00" in explain(made, "chat.margin")
+
+
+def test_a_loss_is_written_with_its_sign_first():
+    assert money(-2_198_760.0) == "-$2,198,760"
+    assert money(-0.05) == "-$0.05"
