@@ -252,6 +252,7 @@ def register_stage(stage: StageModel) -> StageModel:
 
 def stages() -> dict[str, StageModel]:
     """Return every registered stage by name; the shipped ones register on first use."""
+    import tokenmill_models.agents
     import tokenmill_models.data
     import tokenmill_models.edge
     import tokenmill_models.evaluation

@@ -17,6 +17,7 @@ from tokenmill_models.stage import PLANNED, Axis, Input, StageModel, stages
 
 MODEL = "llama-3.1-8b"
 DEVICES = '["apple-m4-pro", "rtx-4090"]'
+SERVER = "cpu-epyc-9654"
 SHOWN = 6  # values of a choice
 DEADLINE = 90 * 86400.0
 LENGTH, RATE, LARGE_COUNT, SMALL_COUNT = 1000, 10, 1e9, 1024  # examples of what has no default
@@ -180,7 +181,7 @@ def _default(key: Key, default: Any) -> Any:
             return key.maximum
         large = LARGE_COUNT if not key.minimum else SMALL_COUNT
         return {"slices": RATE, "lengths": LENGTH}.get(key.kind, SMALL_COUNT if key.whole else large)
-    return MODEL if key.kind == "model" else (*key.among, "text")[0]
+    return {"model": MODEL, "names": SERVER}.get(key.kind) or (*key.among, "text")[0]
 
 
 def _stated(default: Any) -> bool:
