@@ -44,9 +44,11 @@ DEVICE = {
     "chip.exchange_hops": 1.0,
     "chip.exchange_share": 0.75,
     "chip.exchange_ramp": 0.0,
+    "chip.exchange_self": 0.0,
     "chip.own_start": 5e-6,
     "chip.own_hops": 0.1,
     "chip.own_share": 0.6,
+    "chip.own_pair_share": 0.3,
     "chip.own_host": 2e-5,
     "system.fabric_share": 0.8,
 }
@@ -76,9 +78,11 @@ IDEAL = {
     "chip.exchange_hops": 0.0,
     "chip.exchange_share": 1.0,
     "chip.exchange_ramp": 0.0,
+    "chip.exchange_self": 0.0,
     "chip.own_start": 0.0,
     "chip.own_hops": 0.0,
     "chip.own_share": 1.0,
+    "chip.own_pair_share": 1.0,
     "chip.own_host": 0.0,
     "system.fabric_share": 1.0,
 }

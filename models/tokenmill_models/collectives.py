@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import sympy as sp
 
 from tokenmill_models.formula import Graph, Source, maximum, minimum
+from tokenmill_models.roofline import W, eta_W
 from tokenmill_models.symbols import declare
 
 LEVELS = 3
@@ -50,9 +51,13 @@ exchange_start = _constant("exchange_start", "s", "start of sends between pairs"
 exchange_hops = _constant("exchange_hops", "1", "hop latencies that each further peer of an all-to-all takes", r"h_x")
 exchange_share = _constant("exchange_share", "1", "share of the wire that sends between pairs reach", r"\eta_x")
 exchange_ramp = _constant("exchange_ramp", "s", "time over which sends come to their share of the wire", r"\tau_x")
+exchange_self = _constant(
+    "exchange_self", "1", "part of its own slice that a device sends itself as if over the wire", r"s_x"
+)
 own_start = _constant("own_start", "s", "start of an engine's own all-reduce in a captured graph", r"\sigma_o")
 own_hops = _constant("own_hops", "1", "hop latencies that each further rank of it takes", r"h_o")
 own_share = _constant("own_share", "1", "share of the wire that an engine's own all-reduce reaches", r"\eta_o")
+own_pair_share = _constant("own_pair_share", "1", "share of the wire that reading one peer's buffer reaches", r"\eta_p")
 own_host = _constant("own_host", "s", "least time of an all-reduce that the host launches", r"\sigma_h")
 fabric_share = _constant(
     "fabric_share", "1", "share of the network's rate that collectives over domains reach", r"\eta_f", "system"
@@ -172,11 +177,14 @@ def _reduce_level(graph: Graph, label: str, group: GroupLeaves, level: int, volu
 def engine_all_reduce(graph: Graph, label: str, group: GroupLeaves, volume: sp.Expr, captured: sp.Expr) -> sp.Symbol:
     """Define the time [s] of a serving engine's all-reduce of `volume` [B a device]; return ``T_<label>``.
 
-    Inside one domain the best of its own kernel in one shot or two and of the library's; between domains the library's.
-    `captured`: 1 where launches are captured in a graph, 0 where the host launches each.
+    Inside one domain the best of its own kernel in one shot or two and of the library's; between domains the library's. Its own
+    reads each peer's buffer no faster than one reader can ask, so that a pair does not fill the wire.
+    `captured`: 1 where launches are captured in a graph, 0 where the host launches each and the buffer is first copied to one
+    that peers may read.
     """
     library = all_reduce(graph, f"{label}_library", group, volume)
-    n, wire = group.n[0], volume / (group.beta[0] * own_share)
+    n = group.n[0]
+    wire = volume / (group.beta[0] * minimum(own_share, maximum(n - 1, 1) * own_pair_share))
     once = own_start + (n - 1) * own_hops * group.alpha[0]
     own = graph.let(
         f"T_{label}_own", "s", f"time of {label}: the engine's own kernel in one shot or two",
@@ -184,9 +192,10 @@ def engine_all_reduce(graph: Graph, label: str, group: GroupLeaves, volume: sp.E
     )  # fmt: skip
     outside = sp.Mul(*group.n[1:])
     best = sp.Piecewise((minimum(own, library), outside <= 1), (library, True))
+    copy = 2 * volume / (W * eta_W)
     return graph.let(
         f"T_{label}", "s", f"time of {label}: all-reduce of an engine",
-        group.spans * maximum(best, (1 - captured) * own_host), source=OWN,
+        group.spans * maximum(best + (1 - captured) * copy, (1 - captured) * own_host), source=OWN,
     )  # fmt: skip
 
 
@@ -195,13 +204,14 @@ def all_to_all(
 ) -> sp.Symbol:
     """Define the time [s] of an all-to-all where each device holds `volume` [B]; return ``T_<label>``.
 
-    Levels work at once: inside a domain n0 - 1 of n peers, over each outer level the peers beyond the level within, with
+    Levels work at once: inside a domain n0 - 1 of n peers (and in part itself), over each outer level the peers beyond the level within, with
     `crossing_share` of the bytes (below 1 where a domain is sent one copy that it spreads inside).
     """
     size = group.size
     wires = []
     for level, share in enumerate(_shares(exchange_share)):
-        crossing = group.n[0] - 1 if level == 0 else size - group.inside(level)
+        inner = group.n[0] - 1 + exchange_self * minimum(group.n[0] - 1, 1)
+        crossing = inner if level == 0 else size - group.inside(level)
         sent = volume if level == 0 else volume * crossing_share
         wires.append(sent * crossing / size / (group.exchange[level] * share))
     steps = exchange_hops * sp.Add(*((n - 1) * alpha for n, alpha in zip(group.n, group.alpha, strict=True)))

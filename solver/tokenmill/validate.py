@@ -35,6 +35,8 @@ EVALUATORS: dict[str, str] = {
     "splitwise_prompts": "tokenmill.validate_serving",
     "helix_layer_profiles": "tokenmill.validate_serving",
     "kernel_profiles": "tokenmill.validate_serving",
+    "nccl": "tokenmill.validate_links",
+    "allreduce": "tokenmill.validate_links",
 }
 """Module that evaluates a file: it has ``evaluate(file) -> Evaluation``."""
 LEAST_RANKED = 3
