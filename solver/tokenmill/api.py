@@ -71,9 +71,29 @@ def solve(
     plan = fleet.with_margins(asked, plan)
     columns = {c.key: c for s in found.searched for own in s.columns.columns.values() for c in own}
     plan = told(plan, problem, columns, solution.runs, found.offers)
+    plan = _in_the_way(plan, problem, found, catalog)
     return fleet.price_of_robustness(
         asked, plan, lambda bare: solve(bare, time_limit=time_limit, gap=gap, catalog=catalog)
     )
+
+
+def _in_the_way(plan: Plan, problem: Problem, found: Found, catalog: Catalog | None) -> Plan:
+    """Return a plan that says which lines of the file leave a workload without a layout, where they do."""
+    from dataclasses import replace
+
+    from tokenmill.milp.infeasible import able
+    from tokenmill.releases import told
+
+    lacking = [searched.columns for searched in found.searched if not able(searched.columns)]
+    if plan.status != "infeasible" or not lacking:
+        return plan
+    limits = {item.workload: [drop.cure for drop in item.dropped if drop.cure] for item in lacking}
+    defaults = {name: {item.name: item.default for item in found.stages[name].inputs} for name in limits}
+
+    def search(alone: Problem) -> Any:
+        return prepare(alone, catalog).searched[0].columns
+
+    return replace(plan, infeasible=told(plan.infeasible, problem, limits, limits, defaults, search))
 
 
 def _seconds(time: float | str) -> float:

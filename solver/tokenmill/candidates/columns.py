@@ -73,13 +73,17 @@ class Dropped:
 
 @dataclass(frozen=True)
 class CouplingUse:
-    """A coupling of the workload as the programme needs it: source and target role, kind of flow, total budget."""
+    """A coupling of the workload as the programme needs it: source and target role, kind of flow, total budget.
+
+    `match`: keys of the choices that must be equal on both sides, in the order of the ends' `match`.
+    """
 
     name: str
     source: str
     target: str
     kind: str
     budget: float | None = None
+    match: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -298,7 +298,9 @@ def _couplings(ask: Ask, columns: Mapping[str, Sequence[Column]]) -> tuple[Coupl
                 given = (quantity(coupling.budget[2]).origin or "").partition(".")[2]
                 total = ask.workload.values.get(given, ask.defaults.get(given))
             name = f"{coupling.kind}{index}"
-            uses.append(CouplingUse(name, coupling.source, coupling.target, coupling.kind, total))
+            keys = {axis.name: axis.key for axis in ask.roles[coupling.source].axes}
+            match = tuple(keys.get(axis, axis) for axis in coupling.match)
+            uses.append(CouplingUse(name, coupling.source, coupling.target, coupling.kind, total, match))
     return tuple(uses)
 
 

@@ -26,6 +26,10 @@ FOR_DEMAND = ("cost", "power", "energy", "carbon", "chips")
 """Objectives that less demand lowers as such; a cost per unit is no less for fewer units."""
 
 
+FIXED = ("least", "most", "needs", "order_least")
+"""Rows of what is held or follows from the order of things: no step of these is asked for."""
+
+
 @dataclass
 class Steps:
     """The re-solves of one plan: its programme, kinds of systems, how long they may take, whether that was too short."""
@@ -113,7 +117,7 @@ def _limits(build: Build) -> dict[str, list[int]]:
     """Return rows of every limit that could be eased by a step, by key."""
     found: dict[str, list[int]] = {}
     for number, row in build.programme.rows.required():
-        if row.requirement is not None and row.sense != "=" and row.label[0] not in ("least", "most"):
+        if row.requirement is not None and row.sense != "=" and row.label[0] not in FIXED:
             found.setdefault(row.requirement.key, []).append(number)
     return found
 

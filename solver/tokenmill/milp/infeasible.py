@@ -7,6 +7,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tokenmill.candidates.columns import Dropped, WorkloadColumns
+from tokenmill.milp.constraints.demand import LAST_RESORT
+from tokenmill.milp.constraints.flows import Join, joins
 from tokenmill.milp.highs import Outcome, solve_arrays
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Arrays, Linear, Requirement, total
@@ -24,8 +26,8 @@ def without_columns(sets: Sets) -> tuple[Shortfall, ...]:
     """Return why workloads have nothing to choose from: no layout passed its rules, or nothing offers its systems."""
     found: list[Shortfall] = []
     for w, workload in enumerate(sets.workloads):
-        able = _able(workload)
-        if not able:
+        has = able(workload)
+        if not has:
             found += _nearest(workload)
         elif not _offered(sets, w, workload):
             systems = ", ".join(sorted({c.system for columns in workload.columns.values() for c in columns}))
@@ -36,7 +38,7 @@ def without_columns(sets: Sets) -> tuple[Shortfall, ...]:
     return tuple(found)
 
 
-def _able(workload: WorkloadColumns) -> bool:
+def able(workload: WorkloadColumns) -> bool:
     """Tell whether each request class has a route whose roles all have a column for it (a run: any column)."""
     if workload.kind == "run":
         return any(workload.columns.values())
@@ -78,10 +80,77 @@ def _size(drop: Dropped) -> float:
 def _of_rule(workload: WorkloadColumns, drop: Dropped) -> Shortfall:
     cure = drop.cure or "free a held choice, or allow other systems"
     key = f"workload.{workload.workload}.{drop.cure}" if drop.cure else f"workload.{workload.workload}"
-    near = ", ".join(f"{name} = {value}" for name, value in sorted(drop.nearest.items()))
+    told = {name: value for name, value in sorted(drop.nearest.items()) if value not in (0, 1, "none", False)}
+    near = ", ".join(f"{name} = {value}" for name, value in (told or drop.nearest).items())
     limit = f"{drop.rule} ({drop.role} on {drop.system}: {drop.count} layouts; nearest: {near})"
     alone = len({(d.role, d.rule) for d in workload.dropped}) == 1
     return Shortfall(key, limit, drop.shortfall, drop.unit, alone or None, f"change {cure}" if drop.cure else cure)
+
+
+def mismatches(sets: Sets) -> tuple[Shortfall, ...]:
+    """Return why pools of a workload cannot work together: what must match does not, or no link joins them.
+
+    Of a workload that has a route whose couplings all have a pair to talk, nothing.
+    """
+    found: dict[int, list[Shortfall]] = {}
+    whole: set[int] = set()
+    made = joins(sets)
+    for w, workload in enumerate(sets.workloads):
+        for r, _ in enumerate(workload.routes if workload.couplings else ()):
+            apart = [join for join in made if (join.workload, join.route) == (w, r) and not join.pairs]
+            found.setdefault(w, []).extend(_apart(workload.workload, join) for join in apart)
+            if not apart:
+                whole.add(w)
+    return tuple(short for w, shorts in found.items() if w not in whole for short in dict.fromkeys(shorts))
+
+
+def _apart(workload: str, join: Join) -> Shortfall:
+    """Return why no source of a coupling may talk to any target."""
+    coupling = join.coupling
+    ends = {group.end.match for group in join.sources}, {group.end.match for group in join.targets}
+    for at, key in enumerate(coupling.match):
+        sent, taken = ({str(match[at]) for match in side if at < len(match)} for side in ends)
+        if not sent & taken:
+            limit = (
+                f"{coupling.kind} from {coupling.source} ({key} {', '.join(sorted(sent))}) is not what "
+                f"{coupling.target} takes ({', '.join(sorted(taken))})"
+            )
+            cure = f"give {coupling.source} and {coupling.target} the same {key}, or leave it free"
+            return Shortfall(f"workload.{workload}.{key}", limit, None, "", True, cure)
+    if ends[0] & ends[1] and coupling.budget is not None:
+        least = min(g.end.budget for g in join.sources) + min(g.end.budget for g in join.targets)
+        if least > coupling.budget:
+            limit = f"what {coupling.source} and {coupling.target} take of one latency limit together"
+            return Shortfall(
+                f"workload.{workload}", limit, least - coupling.budget, "s", True, "loosen the limit that they share"
+            )
+    limit = f"a link for {coupling.kind} from {coupling.source} to {coupling.target}"
+    return Shortfall(
+        "hardware.wan", limit, None, "", True, "join the places where they may stand, or let them stand at one"
+    )
+
+
+def conflict(formulation: Formulation, wish: Wish, clock: Clock) -> tuple[str, ...]:
+    """Return keys of limits that cannot hold together, none of which could be left out of them (an irreducible set).
+
+    By deletion (Chinneck and Dravnieks 1991): a limit without which the others still have no plan is left out for good.
+    What is to be done (demand, runs) holds throughout.
+    """
+    build = formulation.build
+    slack = _make_elastic(build)
+    arrays = build.programme.arrays(Linear())
+    kept = sorted(key for key, (_, _, asked) in slack.items() if asked.weight < LAST_RESORT)
+    for key in list(kept):
+        upper = arrays.upper.copy()
+        for other, (index, _, asked) in slack.items():
+            holds = asked.weight >= LAST_RESORT or (other in kept and other != key)
+            upper[index] = 0.0 if holds else inf
+        outcome = _solve(replace(arrays, upper=upper), wish, clock)
+        if outcome.status == "infeasible":
+            kept.remove(key)
+        elif outcome.values is None:
+            return ()  # no time to tell
+    return tuple(kept)
 
 
 def shortfalls(formulation: Formulation, wish: Wish, clock: Clock) -> tuple[Shortfall, ...]:

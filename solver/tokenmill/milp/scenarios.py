@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 
 from tokenmill.errors import SolverError
 from tokenmill.milp.highs import Outcome, fixed, solve_arrays
-from tokenmill.milp.infeasible import shortfalls, without_columns
+from tokenmill.milp.infeasible import without_columns
 from tokenmill.milp.narrow import solve_narrowed, systems_of
 from tokenmill.milp.objective import goal
 from tokenmill.milp.ratio import Ratio
 from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import Sets
 from tokenmill.milp.solution import Solution, Termination
-from tokenmill.milp.solve import Best, Clock, Formulation, Wish, checked, explained
+from tokenmill.milp.solve import Best, Clock, Formulation, Wish, checked, explained, why_not
 from tokenmill.offers import Offer
 from tokenmill.problem import Problem, Scenario, Supply
 
@@ -179,10 +179,13 @@ def answer_futures(sets: Sets, wish: Wish) -> Solution:
     stated = state(parts, sets.problem)
     outcome = _solve(stated, wish, clock)
     if outcome.values is None:
-        again = state(parts, sets.problem)
-        missing = shortfalls(again.parts[0], wish, clock) if outcome.status == "infeasible" else ()
+        missing, said = (
+            why_not(sets, lambda: state(parts, sets.problem).parts[0], wish, clock)
+            if outcome.status == "infeasible"
+            else ((), ())
+        )
         end = Termination(outcome.status, bound=outcome.bound, limit=outcome.limit, seconds=clock.spent())
-        return Solution(end, infeasible=missing)
+        return Solution(end, infeasible=missing, notes=said)
     values = _rest(stated, outcome.values)
     plans = [
         checked(part, Best(replace(outcome, values=values), values, (expression,), part.notes))

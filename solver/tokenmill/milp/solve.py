@@ -14,17 +14,18 @@ from tokenmill.milp import decode
 from tokenmill.milp.alternatives import Search, alternatives, families, had, sizes
 from tokenmill.milp.binding import Steps, bindings
 from tokenmill.milp.cbc import solve_cbc
+from tokenmill.milp.constraints.demand import LAST_RESORT
 from tokenmill.milp.constraints.flows import Sent
 from tokenmill.milp.constraints.limits import enough
 from tokenmill.milp.highs import Outcome, fixed, forget_stop, solve_arrays, stop_is_asked
-from tokenmill.milp.infeasible import shortfalls, without_columns
+from tokenmill.milp.infeasible import conflict, mismatches, shortfalls, without_columns
 from tokenmill.milp.narrow import FEW, narrowed, relaxed, solve_narrowed, systems_of
 from tokenmill.milp.objective import chip_seconds, goal, kinds, objective, order_of_names, weighted_energy
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.ratio import Ratio, minimise_ratio
 from tokenmill.milp.rows import Arrays, Linear
 from tokenmill.milp.sets import Sets
-from tokenmill.milp.solution import Alternative, Binding, Had, Solution, Termination
+from tokenmill.milp.solution import Alternative, Binding, Had, Shortfall, Solution, Termination
 
 SAME = 1e-9
 PROVEN = 1e-6
@@ -93,9 +94,9 @@ def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solu
     best = optimise(formulation, wish, clock)
     ended = best.outcome
     if best.values is None:
-        missing = shortfalls(formulate(), wish, clock) if ended.status == "infeasible" else ()
+        missing, said = why_not(sets, formulate, wish, clock) if ended.status == "infeasible" else ((), ())
         end = Termination(ended.status, bound=ended.bound, limit=ended.limit, seconds=clock.spent())
-        return Solution(end, infeasible=missing, notes=best.notes)
+        return Solution(end, infeasible=missing, notes=(*best.notes, *said))
     solution = checked(formulation, best)
     if isinstance(best.objectives[0], Ratio):  # what a step saves of a ratio is not linear: not computed
         termination = replace(ended_as(ended, solution), seconds=clock.spent())
@@ -105,6 +106,24 @@ def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solu
     found, others, cut = explained([fresh], arrays, best, wish, clock)
     termination = replace(ended_as(ended, solution), seconds=clock.spent())
     return replace(solution, termination=termination, binding=found, alternatives=others, notes=(*solution.notes, *cut))
+
+
+def why_not(
+    sets: Sets, formulate: Callable[[], Formulation], wish: Wish, clock: Clock
+) -> tuple[tuple[Shortfall, ...], tuple[str, ...]]:
+    """Return what is missing, and a note on limits that cannot hold where easing no one of them would do."""
+    if missing := mismatches(sets):
+        return missing, ()
+    rows = (fresh := formulate()).build.programme.rows
+    limits = {row.requirement.key for row in rows if row.requirement and row.requirement.weight < LAST_RESORT}
+    missing = shortfalls(fresh, wish, clock)
+    own = [short for short in missing if short.key in limits]
+    if len(own) < 2 or any(short.alone_would_do for short in own):
+        return missing, ()
+    keys = conflict(formulate(), wish, clock)
+    together = "together " if len(keys) > 1 else ""
+    said = f"{', '.join(keys)} cannot hold {together}with what is to be done; the other limits named are in the way too"
+    return missing, (said,) if keys else ()
 
 
 def explained(

@@ -72,7 +72,8 @@ def step_text(following: NextUnit) -> str:
 
 def _short(item: Any) -> str:
     amount = "" if item.shortfall is None else f" by {quantity(item.shortfall, item.unit)}"
-    return cut(f"in the way: {item.key}: {item.limit}{amount}; {item.cure}")
+    what = item.limit.partition(" (")[0]
+    return cut(f"in the way: {item.key}: {what} is missed{amount}; {item.cure}")
 
 
 def _decision(plan: Plan) -> str:

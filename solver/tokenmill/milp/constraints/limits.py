@@ -153,7 +153,11 @@ def supply_rows(build: Build) -> None:
         for h, l in sets.moments:
             left = total(count(build, k, i, h, l) for i in range(len(sets.sites)))
             if left.terms:
-                build.programme.row("owned", k, h, l, left=left, sense="<=", right=float(offer.at_most))
+                asked = Requirement(f"hardware.owned.{offer.system}", f"owned {offer.system}", "system",
+                                    "allow systems that are bought or rented", step=1.0)  # fmt: skip
+                build.programme.row(
+                    "owned", k, h, l, left=left, sense="<=", right=float(offer.at_most), requirement=asked
+                )
 
 
 def _systems(build: Build, system: str, h: int, l: int, together: frozenset[str]) -> Linear:
@@ -186,7 +190,10 @@ def order_rows(build: Build) -> None:
             continue
         least = offer.minimum * offer.chips // offer.unit_chips
         ordered = programme.variable("ordered", *label, integer=True, upper=1.0)
-        programme.row("order_least", *label, left=Linear({ordered: float(least), index: -1.0}), sense="<=")
+        asked = Requirement(f"hardware.supply.{offer.system}.minimum_order", f"smallest order of {offer.system}",
+                            "system", "allow smaller orders, or other systems", relax=offer.chips / offer.unit_chips)  # fmt: skip
+        left = Linear({ordered: float(least), index: -1.0})
+        programme.row("order_least", *label, left=left, sense="<=", requirement=asked)
         most = float(max(least, enough(build, label[0])))
         programme.row("order_most", *label, left=Linear({index: 1.0, ordered: -most}), sense="<=")
 

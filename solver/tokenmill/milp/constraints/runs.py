@@ -48,14 +48,18 @@ def run_rows(build: Build) -> None:
         for other in sorted(done[name]):
             if other in build.variables.start:
                 left = finish(build, other).add(build.variables.start[name], -1.0)
-                programme.row("needs", name, other, left=left, sense="<=")
+                first = Requirement(f"workload.{name}.needs", f"{name} after {other}", "s",
+                                    "allow more time, or let them go on side by side")  # fmt: skip
+                programme.row("needs", name, other, left=left, sense="<=", requirement=first)
         for n in sets.ways_of(name):
             way = sets.ways[n]
             systems = [sets.stocks[s].system for s, _ in way.places] + [sets.offers[a.offer].system for a in way.held]
-            lead = max((lead_time_of(sets.problem, system) for system in systems), default=0.0)
+            lead, system = max(((lead_time_of(sets.problem, name), name) for name in systems), default=(0.0, ""))
             if lead > 0.0:
+                late = Requirement(f"hardware.supply.{system}.lead_time", f"lead time of {system}", "s",
+                                   "order earlier, or allow systems that come sooner")  # fmt: skip
                 left = Linear({build.variables.taken[n]: lead}).add(build.variables.start[name], -1.0)
-                programme.row("lead", name, n, left=left, sense="<=")
+                programme.row("lead", name, n, left=left, sense="<=", requirement=late)
     if len(sets.periods) > 1:
         _period_rows(build)
 
