@@ -21,6 +21,12 @@ class _TextPrinter(StrPrinter):
     def _print_Min(self, expr: sp.Min) -> str:
         return f"min({self.stringify(expr.args, ', ')})"
 
+    def _print_Infinity(self, expr: sp.Expr) -> str:
+        return "infinity"
+
+    def _print_And(self, expr: sp.And) -> str:
+        return " and ".join(self._print(part) for part in expr.args)
+
     def _print_ceiling(self, expr: sp.ceiling) -> str:
         return f"ceil({self._print(expr.args[0])})"
 

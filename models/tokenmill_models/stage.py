@@ -250,6 +250,11 @@ def register_stage(stage: StageModel) -> StageModel:
     return stage
 
 
+def registered() -> dict[str, StageModel]:
+    """Return the stages registered so far by name, without loading the shipped ones."""
+    return dict(_STAGES)
+
+
 def stages() -> dict[str, StageModel]:
     """Return every registered stage by name; the shipped ones register on first use."""
     import tokenmill_models.agents

@@ -11,6 +11,7 @@ import typer
 
 from tokenmill import cli_output as out
 from tokenmill.cli_catalog import catalog_app, import_app
+from tokenmill.cli_derive import derive
 from tokenmill.cli_fleet import compare, pareto, sweep
 from tokenmill.cli_measured import calibrate, validate
 from tokenmill.cli_plan import answers, explore, export, report
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.add_typer(catalog_app, name="catalog")
 app.add_typer(import_app, name="import")
+app.command()(derive)
 app.command()(fits)
 app.command()(size)
 app.command()(simulate)
@@ -82,7 +84,7 @@ def solve(
 
     out.check_target("--json", json)
     out.check_target("--report", report)
-    data = _prepare(catalog, plugin)
+    data = prepare(catalog, plugin)
     problem = _problem(file, sets)
     limit = _seconds(time_limit)
 
@@ -128,7 +130,7 @@ def check(
     """Read a problem file and say everything that is wrong with it, without solving."""
     from tokenmill import api
 
-    data = _prepare(catalog, plugin)
+    data = prepare(catalog, plugin)
     problem = _problem(file, sets)
     summary = api.check(problem, catalog=data)
     if json:
@@ -174,41 +176,6 @@ def explain(
 
 
 @app.command()
-def derive(
-    name: Annotated[str, typer.Argument(help="A formula, or the start of its name; nothing lists all.")] = "",
-    target: Annotated[str | None, typer.Option("--for", metavar="SYMBOL", help="Solve for this symbol.")] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option("--given", metavar="a=1", help="Numbers with units; chip=NAME and model=NAME look symbols up."),
-    ] = None,
-    style: Annotated[str, typer.Option("--as", help="text, latex, python or json.")] = "text",
-    catalog: CatalogDir = None,
-    plugin: Plugin = None,
-    json: Json = False,
-) -> int:
-    """Print a formula: as text, LaTeX, Python or JSON; solved for a symbol; with numbers plugged in."""
-    from tokenmill.derive import derive as derivation
-    from tokenmill.derive import listing
-
-    data = _prepare(catalog, plugin)
-    style = "json" if json else style
-    if style not in ("text", "latex", "python", "json"):
-        raise ProblemError([Mistake("--as", repr(style), "text, latex, python, json")])
-    if target is None and not given and (rows := listing(name)):
-        return _list_formulas(rows, style)
-    found = derivation(name)
-    if target is not None:
-        found = found.solve_for(target)
-    if given:
-        found = found.given(dict(_pairs("--given", given)), data)
-    if style == "json":
-        out.write_json(found.json())
-    else:
-        typer.echo({"text": found.text, "latex": found.latex, "python": found.python}[style](), nl=False)
-    return 0
-
-
-@app.command()
 def schema(json: Json = False) -> int:
     """Print the JSON Schema of problem files."""
     from tokenmill.schema import schema as build
@@ -217,20 +184,11 @@ def schema(json: Json = False) -> int:
     return 0
 
 
-def _list_formulas(rows: list[dict[str, str]], style: str) -> int:
-    if style == "json":
-        out.write_json({"schema": 1, "formulas": rows})
-        return 0
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        typer.echo(f"{row['name']:<{width}}  {row['title']}")
-    return 0
+def prepare(catalog: Path | None, plugins: list[str] | None) -> Any:
+    """Import and check the plugins; return the catalogue with the user's folder laid over it, or None for the shipped one."""
+    from tokenmill.plugins import load
 
-
-def _prepare(catalog: Path | None, plugins: list[str] | None) -> Any:
-    """Import the plugins; return the catalogue with the user's folder laid over it, or None for the shipped one."""
-    for module in plugins or ():
-        _import_plugin(module)
+    load(plugins or ())
     if catalog is None:
         return None
     if not catalog.is_dir():
@@ -240,27 +198,13 @@ def _prepare(catalog: Path | None, plugins: list[str] | None) -> Any:
     return load_catalog(catalog)
 
 
-def _import_plugin(module: str) -> None:
-    from importlib import import_module
-
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        import_module(module)
-    except ImportError as error:
-        raise ProblemError(
-            [Mistake("--plugin", f"{module!r} ({error})", "a Python module that can be imported")]
-        ) from error
-    finally:
-        sys.path.pop(0)
-
-
 def _problem(file: Path, sets: list[str] | None) -> Any:
     from tokenmill.reading import load_problem
 
-    return load_problem(file, overrides=_pairs("--set", sets or []))
+    return load_problem(file, overrides=pairs("--set", sets or []))
 
 
-def _pairs(option: str, items: Sequence[str]) -> list[tuple[str, str]]:
+def pairs(option: str, items: Sequence[str]) -> list[tuple[str, str]]:
     """Return ``key=value`` texts as pairs; several may stand in one text, parted by blanks."""
     mistakes = [
         Mistake(option, repr(item), "key=value") for item in items if not item.partition("=")[0] or "=" not in item

@@ -29,8 +29,8 @@ def write_json(data: Any) -> None:
 def settle(arguments: Sequence[str]) -> list[str]:
     """Return the words as the parser wants them.
 
-    `--json` of `solve` takes a file (stdout where none follows), of every other command nothing. `--given` and `--set`
-    take all ``key=value`` words that follow.
+    `--json` of `solve` takes a file (stdout where none follows), of every other command nothing. `--given`, `--set` and
+    `--plot` take all ``key=value`` words that follow.
     """
     settled: list[str] = []
     repeated = ""
@@ -57,7 +57,7 @@ def settle(arguments: Sequence[str]) -> list[str]:
 
 # how every error of the project names the nearest known name
 _NEAREST = re.compile(r"did you mean '([^']+)'")
-_REPEATED = ("--given", "--set")
+_REPEATED = ("--given", "--set", "--plot")
 
 
 def _writes_files(arguments: Sequence[str]) -> bool:

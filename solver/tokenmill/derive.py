@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from math import isfinite
 from pkgutil import iter_modules
 from typing import Any
 
 import sympy as sp
 
 import tokenmill_models
+from tokenmill import derive_change
 from tokenmill.derive_solve import Branch, invert, numeric
 from tokenmill.errors import Mistake, ProblemError, nearest
 from tokenmill_models import formula as formulas
 from tokenmill_models.compile import constants, exact
 from tokenmill_models.formula import Formula
+
+CLOSE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,16 @@ class Given:
 
     value: float
     source: str = "given"
+
+    @property
+    def short(self) -> str:
+        """The name and evidence of the source."""
+        return self.source.partition(": ")[0]
+
+    @property
+    def detail(self) -> str:
+        """What follows the name: papers, pages, packages."""
+        return self.source.partition(": ")[2]
 
 
 @dataclass(frozen=True)
@@ -55,9 +69,19 @@ class Derivation:
         if self.target is None:
             return _evaluate(self.formula.rounded, known)
         found = [_evaluate(branch.expr, known) for branch in self.branches if branch.holds(known)]
-        if not self.branches:
-            found = [numeric(self.formula, self.target, known)]
-        return next((value for value in found if value is not None), None)
+        solved = [value for value in found if value is not None and self._meets(value, known)]
+        if not solved and not (self.branches and all(b.conditions for b in self.branches)):
+            solved = [value for value in [numeric(self.formula, self.target, known)] if value is not None]
+        return solved[0] if solved else None
+
+    def _meets(self, value: float, known: Mapping[str, float]) -> bool:
+        """Return whether a solution is a number its symbol may have, and gives the formula's value back."""
+        target, formula = self.wanted, self.formula
+        if not isfinite(value) or (target.is_nonnegative and value < 0):
+            return False
+        back = _evaluate(formula.expr, {**known, target.name: value})
+        goal = known.get(formula.symbol.name)
+        return goal is None or (back is not None and abs(back - goal) <= CLOSE * max(abs(goal), abs(back)))
 
     def solve_for(self, symbol: str | sp.Symbol) -> Derivation:
         """Return the formula solved for one of its symbols; where no closed form exists `branches` is empty.
@@ -87,6 +111,26 @@ class Derivation:
 
         every = {*self.symbols, self.formula.symbol}
         return replace(self, values={**self.values, **read_given(every, values, catalog)})
+
+    def limit(self, symbol: str, to: str) -> Derivation:
+        """Return what the formula tends to as a symbol goes to a number (SI) or to "inf"."""
+        return derive_change.limit(self, _symbol(self.formula, symbol, "--limit"), to)
+
+    def series(self, symbol: str, about: str = "0") -> Derivation:
+        """Return the first terms of the formula's series in a symbol."""
+        return derive_change.series(self, _symbol(self.formula, symbol, "--series"), about)
+
+    def derivative(self, symbol: str) -> Derivation:
+        """Return the derivative by a symbol."""
+        return derive_change.derivative(self, _symbol(self.formula, symbol, "--derivative"))
+
+    def elasticity(self, symbol: str) -> Derivation:
+        """Return by how many percent the value grows when a symbol grows by one percent."""
+        return derive_change.elasticity(self, _symbol(self.formula, symbol, "--elasticity"))
+
+    def eliminate(self, symbol: str, name: str) -> Derivation:
+        """Return the formula with a symbol replaced by what the formula `name` says of it."""
+        return derive_change.eliminate(self, _symbol(self.formula, symbol, "--eliminate"), derive(name).formula)
 
     def text(self) -> str:
         """Return title, formula, symbols with units, assumptions, source and value as plain text."""
@@ -130,7 +174,11 @@ def derive(name: str) -> Derivation:
         same = [other for other in known if other.startswith(prefix + ".")]
         allowed = ", ".join(same[:8]) if same else f"{len(known)} formulas; list them without a name"
         raise ProblemError([Mistake("derive", repr(name), allowed, near)])
-    formula = known[name]
+    return with_constants(known[name])
+
+
+def with_constants(formula: Formula) -> Derivation:
+    """Return the derivation of a formula with the values of its constants laid in."""
     fixed = constants(formula.expr.free_symbols)
     return Derivation(formula, values={symbol: Given(value, "constant") for symbol, value in fixed.items()})
 
@@ -184,4 +232,7 @@ def _evaluate(expr: sp.Expr, known: Mapping[str, float]) -> float | None:
     symbols = expr.free_symbols
     if any(symbol.name not in known for symbol in symbols):
         return None
-    return float(exact(expr, {symbol: known[symbol.name] for symbol in symbols}))
+    try:
+        return float(exact(expr, {symbol: known[symbol.name] for symbol in symbols}))
+    except (ZeroDivisionError, TypeError, ValueError, OverflowError):
+        return None  # no real number there: a root of a negative number, a division by nothing

@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 
 CHIP_PREFIXES = ("chip", "precision")
 DEFAULT_PRECISION = "bf16"
+# symbols of a model as a whole, and the figure of its report that each is
+OF_MODEL = {
+    "N_active": "active",
+    "N_train": "active",
+    "N_serve": "active",
+    "base_parameters": "total",
+    "parameters_held": "total",
+    "weight_bytes": "weight_bytes",
+    "kv_token_bytes": "kv",
+}
 _INDEX = re.compile(r"\[(\w+)\]")
 _PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
@@ -40,6 +50,7 @@ def read_given(symbols: Iterable[Any], values: Mapping[str, Any], catalog: Any =
     for name, value in values.items():
         if name in lookups:
             continue
+        name = _full(name, known)
         if name not in known:
             allowed = ", ".join((*sorted(known), *sorted(lookups)))
             mistakes.append(Mistake(f"--given {name}", repr(name), allowed, nearest(name, known)))
@@ -52,6 +63,25 @@ def read_given(symbols: Iterable[Any], values: Mapping[str, Any], catalog: Any =
     if mistakes:
         raise ProblemError(mistakes)
     return {**looked_up, **found}
+
+
+def _full(name: str, known: Mapping[str, Quantity]) -> str:
+    """Return the symbol that a name starts, where it starts one alone: batch for batch_size."""
+    starting = [symbol for symbol in known if symbol.startswith(f"{name}_")]
+    return starting[0] if name not in known and len(starting) == 1 else name
+
+
+def _of_model(name: str, symbols: Iterable[str]) -> dict[str, Given]:
+    """Return what closed forms ask of a model as a whole: sizes counted from its configuration, published precision."""
+    from tokenmill.derive import Given
+    from tokenmill.imports.architecture import architecture_report, load_architecture
+
+    if not set(symbols) & set(OF_MODEL):
+        return {}
+    report = architecture_report(load_architecture(name))
+    counted = {**report["parameters"], "weight_bytes": report["weight_bytes"], "kv": report["kv_bytes_per_token"]}
+    source = f"{name}, {report['evidence']}: counted from its configuration, weights as published, cache of 16 bits"
+    return {symbol: Given(float(counted[OF_MODEL[symbol]]), source) for symbol in symbols if symbol in OF_MODEL}
 
 
 def _words(quantities: Iterable[Quantity]) -> list[str]:
@@ -89,6 +119,8 @@ def _look_up(
                 leaf = binder.leaf(about)
                 if leaf.value is not None:
                     found[symbol] = Given(leaf.value, f"{names[source]}, {leaf.evidence}: {leaf.source}")
+            if source == "model":
+                found |= _of_model(names[source], known)
         except (TokenmillError, AttributeError, LookupError, StopIteration) as error:
             mistakes.append(Mistake(f"--given {source}", repr(names[source]), str(error) or "a name of the catalogue"))
     return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
+from tokenmill.derive_change import piecewise
 from tokenmill.explain import value_text
 from tokenmill_models import printing
 from tokenmill_models.compile import exact
@@ -13,7 +15,6 @@ from tokenmill_models.symbols import quantity
 
 if TYPE_CHECKING:
     from tokenmill.derive import Derivation
-    from tokenmill.derive_solve import Branch
 
 NO_CLOSED_FORM = "no closed form; give every other symbol a number and it is found numerically"
 
@@ -31,7 +32,18 @@ def as_text(derivation: Derivation) -> str:
         lines += [f"  {printing.text(relation)}" for relation in formula.valid]
     lines += ["", f"source: {formula.source.text}"]
     lines += [f"  {step}" for step in formula.source.steps]
+    lines += _number_lines(derivation)
     return "\n".join([*lines, *_value_lines(derivation)]) + "\n"
+
+
+def _number_lines(derivation: Derivation) -> list[str]:
+    """Return where numbers of the catalogue come from, once each: the first source, and how many more there are."""
+    told = {given.short: given.detail for given in derivation.values.values() if given.detail}
+    lines = []
+    for short, detail in told.items():
+        first, *more = detail.split("; ")
+        lines.append(f"  {short}: {first}" + (f" (and {len(more)} more; --json has all)" if more else ""))
+    return ["numbers:", *lines] if lines else []
 
 
 def _value_lines(derivation: Derivation) -> list[str]:
@@ -40,6 +52,8 @@ def _value_lines(derivation: Derivation) -> list[str]:
     if value is None:
         missing = [s.name for s in _needed(derivation) if s.name not in derivation.values]
         return ["", f"{wanted.symbol.name}: no value meets these numbers"] if not missing else []
+    if not isfinite(value):
+        return ["", f"{wanted.symbol.name} grows without limit"]
     lines = ["", f"{wanted.symbol.name} = {value_text(value, wanted.dimension)}  ({value:.12g} {wanted.dimension})"]
     return lines + [f"  not valid here: {printing.text(relation)} does not hold" for relation in _broken(derivation)]
 
@@ -58,7 +72,7 @@ def as_python(derivation: Derivation) -> str:
     formula = derivation.formula
     if derivation.target is not None and not derivation.branches:
         return f"# {derivation.target.name}: {NO_CLOSED_FORM}\n"
-    expr = formula.rounded if derivation.target is None else _piecewise(derivation.branches)
+    expr = formula.rounded if derivation.target is None else piecewise(derivation.branches)
     symbols = sorted(expr.free_symbols, key=str)
     wanted = quantity(derivation.wanted)
     doc = [f"{formula.title}: {wanted.symbol.name} [{wanted.dimension}].", ""]
@@ -73,7 +87,7 @@ def as_python(derivation: Derivation) -> str:
 
 def as_json(derivation: Derivation) -> dict[str, Any]:
     """Return name, equation in each notation, symbols, assumptions, source, value."""
-    formula, wanted = derivation.formula, quantity(derivation.wanted)
+    formula, wanted, value = derivation.formula, quantity(derivation.wanted), derivation.value
     return {
         "schema": 1,
         "name": formula.name,
@@ -90,7 +104,7 @@ def as_json(derivation: Derivation) -> dict[str, Any]:
         "source": formula.source.text,
         "steps": list(formula.source.steps),
         "solvable": derivation.target is None or bool(derivation.branches),
-        "value": derivation.value,
+        "value": value if value is not None and isfinite(value) else None,
     }
 
 
@@ -127,14 +141,6 @@ def _relation(derivation: Derivation) -> str:
     return " >= " if at_least else " <= "
 
 
-def _piecewise(branches: tuple[Branch, ...]) -> sp.Expr:
-    first, *others = branches
-    if not first.conditions:
-        return first.expr
-    pieces = [(branch.expr, sp.And(*branch.conditions, evaluate=False)) for branch in (first, *others)]
-    return sp.Piecewise(*pieces[:-1], (pieces[-1][0], True), evaluate=False)
-
-
 def _all_symbols(derivation: Derivation) -> list[sp.Symbol]:
     return sorted({*derivation.symbols, derivation.formula.symbol}, key=str)
 
@@ -147,7 +153,7 @@ def _symbol_rows(derivation: Derivation) -> list[str]:
     for symbol in symbols:
         about, given = quantity(symbol), derivation.values.get(symbol.name)
         known = given is not None and symbol != derivation.wanted
-        value = f" = {value_text(given.value, about.dimension)} ({given.source})" if given and known else ""
+        value = f" = {value_text(given.value, about.dimension)} ({given.short})" if given and known else ""
         rows.append(f"{symbol.name:<{width}}  {about.dimension:<{unit_width}}  {about.doc}{value}")
     return rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise, product
-from math import isfinite, prod
+from math import isfinite, lcm, prod
 
 import sympy as sp
 
@@ -33,6 +33,12 @@ class Branch:
             if sides[0] < sides[1] - TOLERANCE * max(abs(sides[0]), abs(sides[1])):
                 return False
         return True
+
+
+def cases(expr: sp.Expr) -> tuple[Branch, ...]:
+    """Return an expression with each max and min settled, and when each of them holds; the whole where that is too much."""
+    found = tuple(Branch(case, conditions) for case, conditions in _branches(expr))
+    return found or (Branch(expr),)
 
 
 def invert(formula: Formula, target: sp.Symbol) -> tuple[Branch, ...]:
@@ -72,25 +78,90 @@ def _branches(expr: sp.Expr) -> Iterator[tuple[sp.Expr, tuple[sp.Basic, ...]]]:
 
 
 def _solutions(zero: sp.Expr, target: sp.Symbol) -> list[sp.Expr]:
-    slope = sp.diff(zero, target)
-    if target not in slope.free_symbols:
+    """Return where `zero` vanishes: what is done to the symbol is undone as far as it stands in one place, then a quadratic."""
+    if _linear(zero, target):
+        slope = sp.diff(zero, target)
         return [sp.together(-zero.subs(target, 0) / slope)]
-    if _transcendental(zero, target):
+    inner, value = _undone(zero, target)
+    if inner == target:
+        return [value]
+    powers = {
+        node for node in inner.atoms(sp.Pow, sp.exp, sp.log) if target in node.free_symbols and _grows(node, target)
+    }
+    if len(powers) == 1:
+        part = sp.Dummy("part", positive=True)
+        left = (inner - value).xreplace({powers.pop(): part})
+        if target not in left.free_symbols:
+            node = next(node for node in inner.atoms(sp.Pow, sp.exp, sp.log) if _grows(node, target))
+            return [found for root in _quadratic(left, part) for found in _solutions(node - root, target)]
         return []
+    return _quadratic(inner - value, target)
+
+
+def _grows(node: sp.Expr, target: sp.Symbol) -> bool:
+    """Return whether a symbol stands in an exponent or a logarithm."""
+    inside = node.exp if isinstance(node, sp.Pow) else node.args[0]
+    return target in inside.free_symbols
+
+
+def _linear(zero: sp.Expr, target: sp.Symbol) -> bool:
+    """Return whether the symbol stands in terms and factors alone, in the first power, and no product holds it twice."""
+    for node in sp.preorder_traversal(zero):
+        if not isinstance(node, sp.Add | sp.Mul) and node != target and target in node.free_symbols:
+            return False
+        if isinstance(node, sp.Mul) and sum(target in factor.free_symbols for factor in node.args) > 1:
+            return False
+    return True
+
+
+def _undone(expr: sp.Expr, target: sp.Symbol) -> tuple[sp.Expr, sp.Expr]:
+    """Return the innermost part of `expr` = 0 that holds the symbol in one place, and its value."""
+    value: sp.Expr = sp.Integer(0)
+    while expr != target:
+        holding = [index for index, part in enumerate(expr.args) if target in part.free_symbols]
+        if len(holding) > 1:
+            break
+        at = holding[0]
+        others = [*expr.args[:at], *expr.args[at + 1 :]]
+        if isinstance(expr, sp.Add):
+            value = value - sp.Add(*others)
+        elif isinstance(expr, sp.Mul):
+            value = value / sp.Mul(*others)
+        elif isinstance(expr, sp.exp):
+            value = sp.log(value)
+        elif isinstance(expr, sp.log):
+            value = sp.exp(value)
+        elif isinstance(expr, sp.Pow):
+            value = value ** (1 / others[0]) if at == 0 else sp.log(value) / sp.log(others[0])
+        else:
+            break
+        expr = expr.args[at]
+    return expr, value
+
+
+def _quadratic(zero: sp.Expr, target: sp.Symbol) -> list[sp.Expr]:
+    """Return the roots in a whole or half power of the symbol where the numerator is of degree two at most."""
+    powers = [node.exp for node in zero.atoms(sp.Pow) if target in node.free_symbols]
+    if any(not power.is_Rational for power in powers):
+        return []
+    root = sp.Dummy("root", positive=True)
+    degree = lcm(*(int(power.q) for power in powers))
+    numerator = sp.fraction(sp.together(zero.subs(target, root**degree)))[0]
     try:
-        found = sp.solve(zero, target)
-    except NotImplementedError:
+        polynomial = sp.Poly(numerator, root)
+    except sp.PolynomialError:
         return []
-    return [solution for solution in found if not solution.has(sp.I, sp.LambertW)]
-
-
-def _transcendental(zero: sp.Expr, target: sp.Symbol) -> bool:
-    """Return whether the symbol stands in an exponent or logarithm and elsewhere: a long search without a closed form."""
-    inside = [power.exp for power in zero.atoms(sp.Pow)] + [node.args[0] for node in zero.atoms(sp.exp, sp.log)]
-    return (
-        any(target in part.free_symbols for part in inside)
-        and sum(node == target for node in sp.preorder_traversal(zero)) > 1
-    )
+    # a root of zero (or a pole that the numerator shares with it) solves nothing
+    coefficients = polynomial.all_coeffs()
+    while coefficients and coefficients[-1] == 0:
+        coefficients.pop()
+    if len(coefficients) == 2:
+        return [(-coefficients[1] / coefficients[0]) ** degree]
+    if len(coefficients) != 3:
+        return []
+    a, b, c = coefficients
+    spread = sp.sqrt(b**2 - 4 * a * c)
+    return [((sign * spread - b) / (2 * a)) ** degree for sign in (1, -1)]
 
 
 def numeric(formula: Formula, target: sp.Symbol, known: Mapping[str, float]) -> float | None:
