@@ -62,7 +62,7 @@ class Search:
 
 def families(builds: Sequence[Build]) -> list[Family]:
     """Return the sorts of kinds that plans may lack, in the order in which they are tried; over all parts of a programme."""
-    size = len(builds[0].programme.names)
+    size = len(builds[0].programme)
     made: dict[str, dict[str, NDArray[np.bool_]]] = {"system": {}, "market": {}, "site": {}, "refusal": {}}
 
     def mark(sort: str, kind: str, index: int) -> None:

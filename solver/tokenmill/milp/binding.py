@@ -99,7 +99,7 @@ def _demand(fresh: Build, steps: Steps) -> list[Binding]:
     if fresh.sets.problem.objectives[0].minimise not in FOR_DEMAND:
         return []
     by_key: dict[str, list[int]] = {}
-    for number, row in enumerate(fresh.programme.rows):
+    for number, row in fresh.programme.rows.required():
         if row.label[0] == "demand" and row.requirement is not None:
             by_key.setdefault(row.requirement.key, []).append(number)
     found = []

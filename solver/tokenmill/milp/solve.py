@@ -114,8 +114,9 @@ def why_not(
     """Return what is missing, and a note on limits that cannot hold where easing no one of them would do."""
     if missing := mismatches(sets):
         return missing, ()
-    rows = (fresh := formulate()).build.programme.rows
-    limits = {row.requirement.key for row in rows if row.requirement and row.requirement.weight < LAST_RESORT}
+    fresh = formulate()
+    rows = fresh.build.programme.rows.required()
+    limits = {row.requirement.key for _, row in rows if row.requirement and row.requirement.weight < LAST_RESORT}
     missing = shortfalls(fresh, wish, clock)
     own = [short for short in missing if short.key in limits]
     if len(own) < 2 or any(short.alone_would_do for short in own):
@@ -133,7 +134,7 @@ def explained(
 
     `parts`: the formulations of one programme (one, or one a scenario), as first stated; other plans are shown by the first.
     """
-    if best.values is None or best.outcome.objective is None:
+    if best.values is None or best.outcome.objective is None or not (wish.value_of_next or wish.alternatives):
         return (), (), []
     limit = wish.time_limit
     longest = max(PATIENCE, clock.spent()) if limit is None else SHARE * limit
