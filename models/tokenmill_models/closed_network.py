@@ -133,3 +133,12 @@ HOSTS = form(
      "devices of the cluster") / given("devices_a_host", "1", "devices that a host holds"), DEFINITION,
     ("every host is filled before the next",), ("all hosts are alike",), rounding="ceil",
 )  # fmt: skip
+UNITS = form(
+    "network.units", "Compute units of a number of devices", ("compute_units", "1"),
+    given("all_devices", "1", "devices of the cluster") * given("units_a_device", "1", "compute units of a device"),
+    DEFINITION, ("every device has as many",), ("all devices are alike",),
+)  # fmt: skip
+PEAK = form(
+    "network.peak", "Peak dense compute of a number of devices", ("cluster_peak", "FLOP/s"),
+    given("all_devices", "1", "devices of the cluster") * F, DEFINITION, ("devices add up",), ("no exchange between them",),
+)  # fmt: skip

@@ -184,3 +184,8 @@ LARGEST_TRAINED = form(
     ("states of 16 bytes a parameter in mixed precision with Adam are cut over all chips",),
     ("activations are small",), rounding="floor",
 )  # fmt: skip
+RESCALED = form(
+    "training.rescaled_time", "Time of a run on another number of chips", ("rescaled_time", "s"),
+    given("time_given", "s", "time of the run on so many chips") * given("chips_given", "1", "chips of that run") / chips,
+    KAPLAN, ("chip time stays: chips times time",), ("MFU does not change with the chips",),
+)  # fmt: skip
