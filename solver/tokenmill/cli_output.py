@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from os import devnull
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:
     """Run a command; turn what it raises into messages and exit codes."""
     try:
         result = run()
+        sys.stdout.flush()
     except ProblemError as error:
         return _bad_input(error.mistakes, arguments)
     except (SolverError, AuditError) as error:
@@ -105,6 +107,8 @@ def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return SOLVED
+    except OSError as error:
+        return _unwritten(error) if error.filename is None else _internal(error, arguments)
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # of the command line's own parser
             found = error.format_message().rstrip(".")
@@ -115,6 +119,13 @@ def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:
     if result == _INTERRUPTED:
         return _stopped()
     return result if isinstance(result, int) else SOLVED
+
+
+def _unwritten(error: OSError) -> int:
+    """Say that the output could not be written; what is left of it is dropped, so that nothing fails again at the end."""
+    sys.stdout = open(devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr.write(f"error: the output cannot be written: {error.strerror or error}\n")
+    return INTERNAL
 
 
 def _stopped() -> int:

@@ -240,7 +240,8 @@ def with_margins(asked: Problem, plan: Plan) -> Plan:
         answers = float(made.totals.get("tokens_output", 0.0))
         prompts = float(made.totals.get("tokens_input", made.totals.get("tokens_all", answers) - answers))
         cost = plan.cost.by_workload.get(workload.name, 0.0)
-        nodes = margin_nodes(workload.name, prices, (prompts, answers), cost)
+        worth = float(made.totals.get("present_worth", 1.0))  # revenue is discounted as the cost is
+        nodes = margin_nodes(workload.name, prices, (prompts * worth, answers * worth), cost)
         trace |= nodes
         revenue, margin = (nodes[f"{workload.name}.{name}"]["value"] for name in ("revenue", "margin"))
         workloads[workload.name] = replace(made, totals={**made.totals, "revenue": revenue, "margin": margin})

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tokenmill import plan as p
 from tokenmill.candidates.columns import Column, WorkloadColumns
+from tokenmill.milp.money import discount
 from tokenmill.milp.solution import Running, RunStart, Solution
 from tokenmill.plan_pools import bottleneck_of, layout_of, nested, predictions
 from tokenmill.plan_reasons import reasoned
@@ -265,23 +266,25 @@ def _totals(answer: Answer, item: WorkloadColumns) -> dict[str, Any]:
             totals |= nested(answer.columns[run.column].layout if every else {})
     elif any(units := served(answer, item)):
         totals["units"] = sum(units)
+        if answer.problem.horizon.discount_rate:
+            totals["present_worth"] = sum(served(answer, item, present=True)) / sum(units)
     for name, count in _yields(answer, item).items():
         kind, _, counted = name.rpartition(".")
         totals[f"{kind.removeprefix('cost_per_')}s_{counted}"] = count
     return totals
 
 
-def _yields(answer: Answer, item: WorkloadColumns) -> dict[str, float]:
-    """Return what the workload yields over the horizon, by the names of `counts`."""
+def _yields(answer: Answer, item: WorkloadColumns, present: bool = False) -> dict[str, float]:
+    """Return what the workload yields over the horizon, by the names of `counts`; `present`: discounted as its cost is."""
     runs = sum(run.workload == item.workload for run in answer.solution.runs)
-    units = [float(runs)] * len(item.classes) if runs else served(answer, item)
+    units = [float(runs)] * len(item.classes) if runs else served(answer, item, present)
     if not any(units):
         return {}
     return {name: sum(n * u for n, u in zip(counts, units, strict=False)) for name, counts in item.counts.items()}
 
 
-def served(answer: Answer, item: WorkloadColumns) -> list[float]:
-    """Return the units of demand carried over the horizon, by request class."""
+def served(answer: Answer, item: WorkloadColumns, present: bool = False) -> list[float]:
+    """Return the units of demand carried over the horizon, by request class; `present`: discounted as dollars are."""
     horizon = answer.problem.horizon
     first = {route[0] for route in item.routes}
     units = [0.0] * len(item.classes)
@@ -291,6 +294,7 @@ def served(answer: Answer, item: WorkloadColumns) -> list[float]:
             continue
         seconds = horizon.duration / horizon.periods * horizon.slices.get(row.slice, 1.0)
         seconds *= answer.solution.expected.get((item.workload, row.period, row.slice), 1.0)
+        seconds *= discount(horizon, row.period) if present else 1.0
         for (at, _), rate in row.rates.items():
             units[at] += rate * seconds
     return units
@@ -324,7 +328,7 @@ def _cost_per(answer: Answer) -> dict[str, float]:
     if name is None or cost is None:
         return {}
     per: dict[str, float] = {}
-    for yielded, count in _yields(answer, answer.workloads[name]).items():
+    for yielded, count in _yields(answer, answer.workloads[name], present=True).items():
         if count > 0:
             per |= _per_name(yielded, cost / count, objective.count)
     runs = sum(run.workload == name for run in answer.solution.runs)

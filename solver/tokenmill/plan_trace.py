@@ -120,7 +120,7 @@ def _per_nodes(cost: Cost, workload: str | None) -> dict[str, Node]:
             "unit": "USD",
             "inputs": [
                 {**row("cost", spent, "USD", f"cost.by_workload.{workload}"), "title": f"cost of {workload}"},
-                {**yielded, "title": f"{word}s over the horizon"},
+                {**yielded, "title": f"{word}s over the horizon, discounted as the cost is"},
             ],
             "source": "definition",
         }

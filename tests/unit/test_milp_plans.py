@@ -268,3 +268,16 @@ def test_costs_are_shared_by_chip_hours():
     asked = problem(Workload("chat", "toy"), Workload("train", "toy"), hardware={"ownership": Ownership(life=YEAR)})
     plan = solve(asked, [pool(pool_column()), run("train", (8, 365.0))], [buy(1000.0)], demand=25.0)
     assert plan.cost_by_workload == pytest.approx({"chat": 3000.0, "train": 1000.0})
+
+
+def test_tokens_are_discounted_as_dollars_are():
+    """Hand calculation: the same rent and the same tokens in each of two years give the same ratio at any rate; growth does not."""
+    asked = problem(
+        objectives=(Objective("cost_per_token", "chat", "output"),), horizon={"duration": 2 * YEAR, "periods": 2, "discount_rate": 0.25}
+    )
+    steady = solve(asked, [pool(pool_column())], [rent(10.0)], demand=25.0)
+    each = 3 * 10.0 * 8760 / (25.0 * YEAR * 100.0)
+    assert steady.termination.objective == pytest.approx(each)
+    growing = solve(asked, [pool(pool_column())], [rent(10.0)], demand=[[10.0], [20.0]])
+    paid = (1 * 10.0 + 2 * 10.0 / 1.25) * 8760
+    assert growing.termination.objective == pytest.approx(paid / ((10.0 + 20.0 / 1.25) * YEAR * 100.0))

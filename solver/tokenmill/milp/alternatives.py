@@ -63,15 +63,12 @@ class Search:
 def families(builds: Sequence[Build]) -> list[Family]:
     """Return the sorts of kinds that plans may lack, in the order in which they are tried; over all parts of a programme."""
     size = len(builds[0].programme)
-    made: dict[str, dict[str, NDArray[np.bool_]]] = {"system": {}, "market": {}, "site": {}, "refusal": {}}
+    made: dict[str, dict[str, NDArray[np.bool_]]] = {"market": {}, "site": {}, "refusal": {}}
 
     def mark(sort: str, kind: str, index: int) -> None:
         made[sort].setdefault(kind, np.zeros(size, dtype=np.bool_))[index] = True
 
     for build in builds:
-        for name, mask in systems_of(build).items():
-            here = made["system"].setdefault(name, np.zeros(size, dtype=np.bool_))
-            here[: len(mask)] |= mask[:size]
         sets, variables = build.sets, build.variables
         for (k, i, *_), index in [*variables.new.items(), *variables.rented.items()]:
             mark("market", sets.offers[k].market, index)
@@ -85,7 +82,18 @@ def families(builds: Sequence[Build]) -> list[Family]:
         for index in variables.refused.values():
             mark("refusal", REFUSING, index)
     least = {"refusal": 1e-6}
-    return [Family(sort, masks, least.get(sort, 0.5)) for sort, masks in made.items()]
+    sorts = [Family(sort, masks, least.get(sort, 0.5)) for sort, masks in made.items()]
+    return [Family("system", systems(builds)), *sorts]
+
+
+def systems(builds: Sequence[Build]) -> Masks:
+    """Return, for each system, which variables mean that it is had or used, over all parts of a programme."""
+    size = len(builds[0].programme)
+    found: dict[str, NDArray[np.bool_]] = {}
+    for build in builds:
+        for name, mask in systems_of(build).items():
+            found.setdefault(name, np.zeros(size, dtype=np.bool_))[: len(mask)] |= mask[:size]
+    return found
 
 
 def alternatives(

@@ -2,9 +2,12 @@ r"""What is minimised, each as one linear expression over the programme."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from tokenmill.errors import SolverError
 from tokenmill.milp.constraints.limits import companies
 from tokenmill.milp.constraints.runs import finish
+from tokenmill.milp.money import discount
 from tokenmill.milp.quantities import (
     Build,
     chips_in_hand,
@@ -17,6 +20,7 @@ from tokenmill.milp.quantities import (
 )  # fmt: skip
 from tokenmill.milp.ratio import Ratio
 from tokenmill.milp.rows import Linear, total
+from tokenmill.milp.sets import Sets
 from tokenmill.problem import Objective
 
 
@@ -27,7 +31,7 @@ def goal(build: Build, asked: Objective, number: int) -> Linear | Ratio:
     most = units(build, asked)
     below, least = Linear({}, most), most
     for (w, b, h, l), index in build.variables.refused.items():
-        refused = _units_of_class(build, asked, w, b) * build.sets.expected(w, h, l) * build.sets.length(h, l)
+        refused = _units_of_class(build, asked, w, b) * build.sets.expected(w, h, l) * _worth(build.sets, h, l)
         below.add(index, -refused)
         least -= refused * build.programme.upper[index]
     return Ratio(cost(build), below, max(least, 0.0), most)
@@ -68,8 +72,16 @@ def objective(build: Build, asked: Objective, number: int) -> Linear:
     raise SolverError(f"objective: found {asked.minimise!r}; not one of the programme's")
 
 
+def _worth(sets: Sets, h: int, l: int) -> float:
+    """Return seconds of a slice in a period, discounted as dollars are: what comes later counts less in both."""
+    return sets.length(h, l) * discount(sets.problem.horizon, h)
+
+
 def units(build: Build, asked: Objective) -> float:
-    """Return tokens, tasks or runs over the horizon that a cost is divided by (of one workload, or of all)."""
+    """Return tokens, tasks or runs over the horizon that a cost is divided by (of one workload, or of all).
+
+    Units of pools are discounted period by period as their cost is (a levelised cost); a run is paid, and counts, at once.
+    """
     sets, result = build.sets, 0.0
     for workload in sets.workloads:
         if asked.workload not in (None, workload.workload):
@@ -82,7 +94,8 @@ def units(build: Build, asked: Objective) -> float:
         if workload.kind == "run":
             result += sum(per_unit)
             continue
-        served = float((sets.served[workload.workload] * sets.seconds).sum())
+        worth = np.array([[_worth(sets, h, l) for l in range(len(sets.slices))] for h in sets.periods])
+        served = float((sets.served[workload.workload] * worth).sum())
         result += served * sum(share * each for share, each in zip(workload.shares, per_unit, strict=False))
     if result <= 0.0:
         raise SolverError(

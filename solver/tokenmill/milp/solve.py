@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tokenmill import audit
 from tokenmill.milp import decode
-from tokenmill.milp.alternatives import Search, alternatives, families, had, sizes
+from tokenmill.milp.alternatives import Search, alternatives, families, had, sizes, systems
 from tokenmill.milp.binding import Steps, bindings
 from tokenmill.milp.cbc import solve_cbc
 from tokenmill.milp.constraints.demand import LAST_RESORT
@@ -134,23 +134,24 @@ def explained(
 
     `parts`: the formulations of one programme (one, or one a scenario), as first stated; other plans are shown by the first.
     """
-    if best.values is None or best.outcome.objective is None or not (wish.value_of_next or wish.alternatives):
+    if best.values is None or best.outcome.objective is None:
         return (), (), []
     limit = wish.time_limit
     longest = max(PATIENCE, clock.spent()) if limit is None else SHARE * limit
     longest = 0.0 if stop_is_asked() else longest
-    sorts = families([part.build for part in parts])
-    systems = sorts[0].masks
-    steps = Steps(arrays, systems, best, wish, clock, longest)
+    builds = [part.build for part in parts]
+    masks = systems(builds)
+    steps = Steps(arrays, masks, best, wish, clock, longest)
     found = bindings(parts[0].build, steps)
 
     def read(values: NDArray[np.float64]) -> tuple[Had, ...]:
         return had(decode.purchases(decode.Reader(parts[0].build, parts[0].sent, values)))
 
-    search = Search(arrays, systems, wish, clock, longest, best.outcome.objective, read)
+    search = Search(arrays, masks, wish, clock, longest, best.outcome.objective, read)
     mine = best.values[: len(arrays.lower)]
-    others = alternatives(search, mine, sorts, wish.alternatives)
+    others: tuple[Alternative, ...] = ()
     if wish.alternatives:
+        others = alternatives(search, mine, families(builds), wish.alternatives)
         known = {(round(other.objective, 6), other.had) for other in others}
         more = (
             other
