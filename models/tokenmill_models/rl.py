@@ -25,22 +25,18 @@ STALE = Source(
         "a batch passes all pools within k + 1 steps",
     ),
 )
+LOOP = Source(
+    "measured/training/rl_posttraining.csv: steps of frameworks of reinforcement learning against serving and pretraining alone",
+    (
+        "batches change from step to step, engines wake and sleep, and mixtures of experts are trained on short packed batches",
+    ),
+)
 SYNC = Source(
     "measured/training/rl_posttraining.csv: seconds that new weights take to the rollouts",
     ("time = start + bytes over a share of the wire + a time for every tensor",),
 )
 
 
-def _engine(name: str, dimension: str, doc: str) -> sp.Symbol:
-    return declare(f"engine_{name}", dimension, doc, origin=f"engine.{name}")
-
-
-sync_start = _engine("sync_start", "s", "time to stop the rollouts and start sending weights")
-sync_share = _engine("sync_share", "1", "share of a rank's wire that sending weights in buckets reaches")
-sync_tensor = _engine("sync_tensor", "s", "time of every tensor of weights sent in buckets")
-root_share = _engine("sync_root_share", "1", "share of a rank's wire that sending tensor by tensor reaches")
-root_tensor = _engine("sync_root_tensor", "s", "time of every tensor of weights sent one by one")
-step_overhead = _engine("step_overhead", "s", "time of a step outside its pools: data, advantages, records")
 written = declare("rl_written", "1", "answer tokens of the run")
 
 
@@ -71,12 +67,13 @@ def tensors(arch: Architecture) -> sp.Expr:
 def _weight_sync(graph: Graph, arch: Architecture) -> sp.Symbol:
     """Define the time until the rollouts have new weights: over the slower of the two cuts."""
     count = graph.let("sync_tensors", "1", "tensors of weights that are sent", tensors(arch))
-    wire = maximum(TRAINER["part"], ROLLOUT["part"]) / sync_share
-    apart = wire * (1 - own.delta * (1 - own.changed)) + count * sync_tensor
-    single = maximum(TRAINER["whole"], ROLLOUT["whole"]) / root_share + count * root_tensor
+    far = 1 - own.colocated
+    apart = far * maximum(TRAINER["part"], ROLLOUT["part"]) / own.sync_share * (1 - own.delta * (1 - own.changed))
+    single = maximum(TRAINER["whole"], ROLLOUT["whole"]) / own.root_share
     return graph.let(
         "weight_sync_time", "s", "time until the rollouts have the new weights",
-        sync_start + own.sharded * apart + (1 - own.sharded) * single, source=SYNC,
+        own.sync_start + own.sharded * (apart + count * own.sync_tensor) + (1 - own.sharded) * (single + count * own.root_tensor),
+        source=SYNC,
     )  # fmt: skip
 
 
@@ -91,39 +88,42 @@ def _step(graph: Graph, arch: Architecture, scored: bool, checked: bool) -> dict
     )
     work = CHECK["time"] if checked else nothing
     check = graph.let("checking_time", "s", "time from the last answer to its reward",
-                      own.latency + maximum(0, work - ROLLOUT["latency"]))  # fmt: skip
+                      own.latency + maximum(0, work - ROLLOUT["latency"] / own.write_share))  # fmt: skip
     sync = _weight_sync(graph, arch)
     park = graph.let("parking_time", "s", "time to move the trainer's states out of the way of the rollouts and back",
                      own.colocated * (TRAINER["turn"] - TRAINER["time"]))  # fmt: skip
-    waited = ROLLOUT["latency"] + check + reward
-    train = TRAINER["time"]
-    serial = waited + train + park
-    k = own.staleness
-    beside = maximum(ROLLOUT["through"], waited / k, train, reward, work, serial / (k + 1))
-    step = graph.let(
-        "step_time", "s", "time of a step", own.asynchronous * beside + (1 - own.asynchronous) * serial + sync + step_overhead,
-        source=STALE,
-    )  # fmt: skip
-    shown = graph.let("generation_time", "s", "time in which the answers of a step are written", ROLLOUT["latency"])
-    trained = graph.let("training_time", "s", "time in which a step's updates are computed", train)
-    share = graph.let(
-        "generation_share", "1", "share of the chip time of a step that goes to writing answers", _share(step)
+    routed = any(kind.mlp.expert for kind in arch.layers)
+    write = graph.let(
+        "generation_time",
+        "s",
+        "time in which the answers of a step are written",
+        ROLLOUT["latency"] / own.write_share,
+        source=LOOP,
     )
-    return {"step_time": step, "generation_time": shown, "training_time": trained, "scoring_time": reward, "checking_time": check,
+    train = graph.let("training_time_run", "s", "time in which a step's updates are computed",
+                      TRAINER["time"] / (own.train_share if routed else 1), source=LOOP)  # fmt: skip
+    waited = write + check + reward
+    after = train + own.step_overhead
+    serial = waited + after + park
+    k = own.staleness
+    beside = maximum(ROLLOUT["through"] / own.write_share, waited / k, after, reward, work, (waited + after) / (k + 1))
+    step = graph.let(
+        "step_time", "s", "time of a step", own.asynchronous * beside + (1 - own.asynchronous) * serial + sync, source=STALE,
+    )  # fmt: skip
+    share = graph.let(
+        "generation_share",
+        "1",
+        "share of the chip time of a step that goes to writing answers",
+        _share(step, write, train),
+    )
+    return {"step_time": step, "generation_time": write, "training_time": train, "scoring_time": reward, "checking_time": check,
             "weight_sync_time": sync, "parking_time": park, "generation_share": share}  # fmt: skip
 
 
-def _share(step: sp.Symbol) -> sp.Expr:
-    """Chip time of writing over that of the step: of its own pool all the time, of devices that take turns while it writes."""
-    turn = minimum_time(step)
-    return own.colocated * turn / step + (1 - own.colocated) * ROLLOUT["ranks"] * turn / (
-        ROLLOUT["ranks"] * turn + TRAINER["ranks"] * TRAINER["time"]
-    )
-
-
-def minimum_time(step: sp.Symbol) -> sp.Expr:
-    """Time of a step [s] in which answers are written: all that a pool may take, no more than the step."""
-    return sp.Min(step, ROLLOUT["latency"], evaluate=False)
+def _share(step: sp.Symbol, write: sp.Symbol, train: sp.Symbol) -> sp.Expr:
+    """Chip time of writing over that of the step where devices take turns; over that of writing and training where they do not."""
+    apart = ROLLOUT["ranks"] * write / (ROLLOUT["ranks"] * write + TRAINER["ranks"] * train)
+    return own.colocated * write / step + (1 - own.colocated) * apart
 
 
 @lru_cache(maxsize=16)

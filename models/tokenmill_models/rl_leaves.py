@@ -67,6 +67,26 @@ sharded = declare(
 delta = declare("rl_delta", "1", "1 where only what changed of the weights is sent", origin="axis.weight_sync")
 replicas = declare("rl_replicas", "1", "replicas that write answers", origin="axis.replicas", sign="positive")
 
+
+def _engine(name: str, dimension: str, doc: str) -> sp.Symbol:
+    return declare(f"engine_{name}", dimension, doc, origin=f"engine.{name}")
+
+
+sync_start = _engine("sync_start", "s", "time to stop the rollouts and start sending weights")
+sync_share = _engine("sync_share", "1", "share of a rank's wire that sending weights in buckets reaches")
+sync_tensor = _engine("sync_tensor", "s", "time of every tensor of weights sent in buckets")
+root_share = _engine("sync_root_share", "1", "share of a rank's wire that sending tensor by tensor reaches")
+root_tensor = _engine("sync_root_tensor", "s", "time of every tensor of weights sent one by one")
+write_share = _engine(
+    "write_share", "1", "speed of writing answers inside a step of learning over that of serving alone"
+)
+train_share = _engine(
+    "train_share_experts",
+    "1",
+    "speed of training a mixture of experts inside a step of learning over that of pretraining",
+)
+step_overhead = _engine("step_overhead", "s", "time of a step outside its pools: data, advantages, records")
+
 PROMPT = Lengths(
     _number("rl_prompt", "input_tokens", "mean tokens of a prompt"),
     _number("rl_prompt_cv", "input_tokens.cv", "variation of the tokens of a prompt", sign="nonnegative"),

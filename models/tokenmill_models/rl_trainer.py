@@ -10,10 +10,11 @@ import sympy as sp
 from tokenmill_models import rl_leaves as own
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import Architecture
+from tokenmill_models.collectives import group_leaves, send
 from tokenmill_models.formula import Graph, Source, maximum
-from tokenmill_models.operations_parts import arch_leaf
+from tokenmill_models.operations_parts import ONE, arch_leaf
 from tokenmill_models.rl_rollout import held_chips, idle_and_limit, substituted, sync_group, sync_ports
-from tokenmill_models.stage import Axis, Role, Rule
+from tokenmill_models.stage import Axis, Group, Role, Rule
 from tokenmill_models.training import Passes, define_step, full_passes, rows_of_rank, stage_layers
 from tokenmill_models.training_exchange import places
 from tokenmill_models.training_layout import axes_of, divisors, dualpipe_micro_batches, rules_of
@@ -26,6 +27,7 @@ GRPO = Source(
 PPO = Source(
     "Schulman et al. 2017, arXiv:1707.06347; Ouyang et al. 2022, arXiv:2203.02155: a critic as large as the policy learns beside it"
 )
+RESHARD = group_leaves("reshard")
 BATCH = own.answers / own.updates
 FREE = {
     # the free grid of the trainer: what decides its time and its size
@@ -103,14 +105,15 @@ def trainer_role(arch: Architecture) -> Role:
         source=GRPO,
     )
     states_bytes = memory.weights + memory.gradients + memory.optimizer
+    near = send(graph, "reshard", RESHARD, arch_leaf("parameters.total") * leaf.bytes_weights / leaf.ranks)
     ports = {
         "ranks": ports["ranks"],
         "time": time,
         "turn": graph.let(
             "training_turn",
             "s",
-            "the same with the way of a rank's states to host memory and back",
-            time + 2 * states_bytes / leaf.host_link,
+            "the same, with the way of a rank's states to host memory and back and of its weights to other ranks",
+            time + 2 * states_bytes / leaf.host_link + near / own.sync_share,
         ),
         "slowdown": graph.let(
             "slowdown", "1", "wall time over useful time, with failures and checkpoints", 1 / run["goodput"]
@@ -126,7 +129,7 @@ def trainer_role(arch: Architecture) -> Role:
     ]
     role = Role(
         "trainer", "part", _axes(arch), graph, (*kept, dualpipe_micro_batches(), held_chips(ports["ranks"]), capacity),
-        (*place.groups, sync_group(leaf.ranks)), ports, figures, step.shares, prefer=(memory.total,),
+        (*place.groups, sync_group(leaf.ranks), Group("reshard", leaf.ranks, ONE)), ports, figures, step.shares, prefer=(memory.total,),
         hardware="accelerator",
     )  # fmt: skip
     return substituted(role, {leaf.sequence: own.length, leaf.global_batch: BATCH})

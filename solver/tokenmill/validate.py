@@ -26,6 +26,7 @@ EVALUATORS: dict[str, str] = {
     "bloom_layout_sweep": "tokenmill.validate_steps",
     "vtrain_a100": "tokenmill.validate_steps",
     "simumax_b200": "tokenmill.validate_steps",
+    "rl_posttraining": "tokenmill.validate_runs",
     "edge": "tokenmill.validate_devices",
     "inferencemax": "tokenmill.validate_serving",
     "energy_serving": "tokenmill.validate_serving",

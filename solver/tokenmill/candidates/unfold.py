@@ -93,8 +93,8 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
         for quantity in context.program.needs(read).parts:
             _, of, port = (quantity.origin or "").split(".")
             if of == part:
-                values[quantity.symbol.name] = found.trace[port]["value"]
-                renamed[quantity.symbol.name] = f"{part}.{port}"
+                values[quantity.symbol.name] = found.trace[f"port.{port}"]["value"]
+                renamed[quantity.symbol.name] = f"{part}.port.{port}"
     wanted = {
         **role.figures,
         **{f"port.{n}": s for n, s in role.ports.items()},
