@@ -30,7 +30,14 @@ STAGE = register_stage(
             Route("split", ("prefill", "decode"), {"engine.disaggregated": (True,)}),
         ),
         couplings=(Coupling("prefill", "decode", "kv", "kv_request", match=("kv",)),),
-        demand=Demand("request", "demand.requests_per_second", "demand.classes", "demand.arrivals.concurrency"),
+        demand=Demand(
+            "request",
+            "demand.requests_per_second",
+            "demand.classes",
+            "demand.arrivals.concurrency",
+            elastic=("demand.at_least", "demand.at_most"),
+            seen=("slo.ttft", "slo.e2e"),
+        ),
         yields={
             "cost_per_token": {"output": leaf.output_tokens, "input": leaf.input_tokens, "all": ALL_TOKENS},
         },

@@ -183,7 +183,8 @@ class Demand:
 
     `rate`: units a second; `closed`: units that clients keep in flight, whose rate is an outcome; `classes`: kinds of unit.
     `devices`: key that names systems which users may have already; then a unit is a device that stands for as long as
-    the horizon lasts, and `rate` is how many.
+    the horizon lasts, and `rate` is how many. `elastic`: the least and the most share of it that is to be served.
+    `seen`: limits on times that users see: the way to them and back counts in these.
     """
 
     unit: str
@@ -191,6 +192,8 @@ class Demand:
     classes: str | None = None
     closed: str | None = None
     devices: str | None = None
+    elastic: tuple[str, str] | None = None
+    seen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

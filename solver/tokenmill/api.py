@@ -177,6 +177,7 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
     from tokenmill.closed_loop import a_replica, closed
     from tokenmill.devices import every_offer, named
     from tokenmill.imports.architecture import load_architecture
+    from tokenmill.nearness import search_near
     from tokenmill.reading import unsupported
     from tokenmill.topology import site_graph
     from tokenmill_models.stage import stages
@@ -196,7 +197,7 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
         further = {key: load_architecture(name, problem.base) for key, name in _further_models(workload, stage)}
         may = systems if named(workload, stage) else tuple(system for system in systems if system.id not in users)
         ask = Ask(a_replica(workload, stage), stage, problem, data, model, may, power, further)
-        found.searched.append(search(ask))
+        found.searched.append(search_near(ask, search))
         found.stages[workload.name] = stage
         if closed(workload, stage):
             found.closed.add(workload.name)

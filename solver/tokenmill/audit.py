@@ -110,6 +110,10 @@ def _load(case: Case) -> Iterator[Residual]:
     for running in case.plan.running:
         points = columns[running.column].points
         used = sum((exact(rate) / exact(points[p].rate[b]) for (b, p), rate in running.rates.items()), Fraction(0))
+        sites = columns[running.column].sites
+        yield equal(
+            f"{running.column} at {running.site}", Fraction(sites is None or running.site in sites), Fraction(1)
+        )
         ready = _standing(case, running, columns[running.column]) * case.maintenance(running.tenure)
         yield at_most(f"load of {running.column}, period {running.period}, {running.slice}", used, ready)
     for workload in (w for w in case.workloads if w.kind == "pool"):

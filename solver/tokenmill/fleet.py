@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tokenmill.milp.solution import Had, Solution
     from tokenmill.offers import Offer
     from tokenmill.plan import Alternative, Plan
+    from tokenmill_models.stage import StageModel
 
 DAY = 86400.0
 SLO = "slo."
@@ -68,7 +69,7 @@ def adapt(problem: Problem, found: Any) -> None:
     found.served = {name: rates / _headroom(problem, found.stages[name], name) for name, rates in found.demand.items()}
     for name in found.demand:
         if name not in found.closed:
-            least, most = elasticity(problem, name)
+            least, most = elasticity(problem, name, found.stages[name])
             found.demand[name] = found.demand[name] * robust.demand * most
             found.served[name] = found.served[name] * most
             if least < most:
@@ -79,7 +80,7 @@ def adapt(problem: Problem, found: Any) -> None:
     ]
 
 
-def elasticity(problem: Problem, name: str) -> tuple[float, float]:
+def elasticity(problem: Problem, name: str, stage: StageModel) -> tuple[float, float]:
     """Return the least and the most share of a workload's demand that is to be served.
 
     Raises
@@ -87,12 +88,15 @@ def elasticity(problem: Problem, name: str) -> tuple[float, float]:
     ProblemError
         Where the least is more than the most, or the most is nothing.
     """
+    keys = stage.demand.elastic if stage.demand is not None else None
+    if keys is None:
+        return 1.0, 1.0
     values = next(w for w in problem.workloads if w.name == name).values
-    given = [values.get(f"demand.{key}") for key in ("at_least", "at_most")]
+    given = [values.get(key) for key in keys]
     most = 1.0 if given[1] is None else float(given[1])
     least = min(1.0, most) if given[0] is None else float(given[0])
     if least > most or most <= 0.0:
-        key = f"workload.{name}.demand.at_most"
+        key = f"workload.{name}.{keys[1]}"
         raise ProblemError([Mistake(key, f"{most:g}", f"more than 0, and at least at_least, {least:g}")])
     return least, most
 

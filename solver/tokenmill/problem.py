@@ -108,7 +108,7 @@ class Site:
     )
     rack_power: float = key("power that one rack may draw", dimension="W", above=0.0, default=inf)
     cooling: str | None = key("how heat is taken away", "word", among=("air", "liquid"), default=None)
-    regions: Mapping[str, float] = key("latency to regions of users", "table", dimension="s", default={})
+    regions: Mapping[str, float] = key("time to regions of users and back", "table", dimension="s", default={})
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class Column:
     `key`: canonical text that orders columns. `chips`: catalogue chips of one replica or run. `footprint`: (system,
     chips) pairs it occupies, one but for runs of parts. `layout`: build axes by key. `power_idle`: W. `duration`: s of a run.
     `power_loaded`: W at full load (of a pool: at its hungriest operating point). `parts`: columns of the parts of a run.
+    `sites`: where alone it may stand, as its limits allow for the way to users from there (None: anywhere).
     """
 
     key: str
@@ -53,6 +54,7 @@ class Column:
     ends: Mapping[str, CouplingEnd] = field(default_factory=dict)
     parts: tuple[Column, ...] = ()
     reliability: str = "owned"
+    sites: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

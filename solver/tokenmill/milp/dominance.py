@@ -71,14 +71,14 @@ def dominated(columns: Sequence[Column], problem: Problem, offers: Sequence[Offe
     groups: dict[tuple[object, ...], list[int]] = {}
     for n, column in enumerate(columns):
         if column.kind == "pool":
-            groups.setdefault((column.workload, column.role, column.system, column.reliability), []).append(n)
+            groups.setdefault((column.workload, column.role, column.system, column.reliability, column.sites), []).append(n)
     gone: set[int] = set()
     points = {
         n: [columns[n].points[p] for p in useful_points(columns[n], problem, offers)]
         for g in groups.values()
         for n in g
     }
-    for (workload, role, system, _), numbers in groups.items():
+    for (workload, role, system, *_), numbers in groups.items():
         here = [offer for offer in offers if offer.system == system]
         counted = problem.limits.availability is not None or _held(problem, str(workload), str(role))
         for b in reversed(numbers):  # of equals the first stays

@@ -288,7 +288,7 @@ def _places(
             continue
         workload = by_name[column.workload]
         for site_number, site in enumerate(sites):
-            if not _admits(workload, site):
+            if not _admits(workload, site) or (column.sites is not None and site.name not in column.sites):
                 continue
             if column.kind == "run":
                 ways += _ways(number, column, site_number, site, offers, stocks)
