@@ -17,6 +17,8 @@ from tokenmill_models.stage import Rule
 BLOCK = 1 << 16
 MANY = 1 << 19
 """Cells from which making a function for the fixed leaves of a search saves more than it costs."""
+CHEAP = 16
+"""Definitions up to which a rule is looked at before anything dearer is worked out."""
 TOLERANCE = 1e-9
 MACHINE = Rule(
     "machine", None, None, "at_most", "a layout stands on the ranks of its machine", cure="hardware.topology"
@@ -44,7 +46,7 @@ class Tally:
 
     def record(self, placed: PlacedRule, failed: NDArray[np.bool_], gap: Array, rows: Mapping[str, Array]) -> None:
         """Count the failed rows of a rule and keep the one that misses it by least."""
-        number = int(failed.sum())
+        number = int(np.count_nonzero(failed))
         if not number:
             return
         name = placed.rule.name
@@ -170,12 +172,15 @@ def call(
 
 
 def _failures(placed: PlacedRule, left: Any, right: Any) -> tuple[NDArray[np.bool_], Array]:
-    """Return which rows miss a rule, and by how much (in its unit)."""
-    left, right = np.broadcast_arrays(np.asarray(left, float), np.asarray(right, float))
+    """Return which rows miss a rule, and by how much (in its unit); shaped as its two sides broadcast."""
+    left, right = np.asarray(left, float), np.asarray(right, float)
     if placed.rule.kind == "divides":
-        ratio = right / left
-        gap = np.abs(ratio - np.round(ratio))
-        return ~((gap <= TOLERANCE) & (ratio > 0.5)), gap * left
+        ratio = np.asarray(right / left)
+        gap = np.asarray(np.rint(ratio))
+        np.abs(np.subtract(ratio, gap, out=gap), out=gap)
+        passed = np.asarray(gap <= TOLERANCE)
+        passed &= ratio > 0.5
+        return np.logical_not(passed, out=passed), np.multiply(gap, left, out=gap)
     if placed.rule.kind == "equal":
         gap = np.abs(left - right)
         return ~(gap <= TOLERANCE * np.maximum(1.0, np.abs(right))), gap
@@ -203,9 +208,10 @@ def apply_rules(
     with np.errstate(all="ignore"):
         for placed, left, right in zip(rules, results[: len(sides) : 2], results[1 : len(sides) : 2], strict=True):
             failed, gap = _failures(placed, left, right)
-            failed = np.broadcast_to(failed, shape) & keep
-            tally.record(placed, failed, np.broadcast_to(gap, shape), axes)
-            keep &= ~failed
+            if failed.any():
+                failed = failed & keep
+                tally.record(placed, failed, np.broadcast_to(gap, shape), axes)
+                keep &= ~failed
     return keep, results[len(sides) :]
 
 
@@ -274,6 +280,9 @@ def _last(
     wanted = list(outputs.values())
     rows = next(iter(parents.values())).size if parents else 1
     many = rows * values.size * setting.class_count > MANY
+    if many and setting.class_count == 1 and not (step.axis is not None and step.axis.operate):
+        yield from _in_turn(program, parents, values, setting, outputs, rules, tally)
+        return
     span = max(1, BLOCK // max(1, values.size * setting.class_count))
     for start in range(0, rows, span):
         # parents lie innermost in memory: numpy's inner loops run over thousands of them, not over one axis' few values
@@ -289,3 +298,40 @@ def _last(
             shaped = {name: np.atleast_2d(value).transpose()[:, :, None] for name, value in axes.items()}
             shaped[step.carried] = values[None, :, None]
             yield Block(shaped, keep.transpose(2, 1, 0), dict(zip(outputs, arrays, strict=True)))
+
+
+def _in_turn(
+    program: Program, parents: dict[str, Array], values: Array, setting: Setting, outputs: Mapping[str, Any],
+    rules: Sequence[PlacedRule], tally: Tally,
+) -> Iterator[Block]:  # fmt: skip
+    """Yield the cells that pass, one a row: cheap rules cut the grid, dear ones what is left, and outputs are worked out for the rest."""
+    cheap, dear = _by_cost(program, rules)
+    carried, wanted = program.steps[-1].carried, list(outputs.values())
+    rows = next(iter(parents.values())).size if parents else 1
+    span = max(1, BLOCK // values.size)
+    for start in range(0, rows, span):
+        some = {name: array[start : start + span] for name, array in parents.items()}
+        width = min(span, rows - start)
+        grid: dict[str, Any] = {**some, carried: values[:, None]}
+        keep, _ = apply_rules(program, cheap, grid, setting, tally, (values.size, width), (), True)
+        tally.evaluated += keep.size
+        upper, lower = np.nonzero(keep)
+        cells = {**{name: array[lower] for name, array in some.items()}, carried: values[upper]}
+        keep, _ = apply_rules(program, dear, cells, setting, tally, upper.shape, (), True)
+        cells = {name: array[keep] for name, array in cells.items()}
+        shape = cells[carried].shape
+        keep, results = apply_rules(program, (), cells, setting, tally, shape, wanted, True)
+        if "ranks" in outputs and not program.role.parts:
+            keep = _on_machine(setting.machine.chips, results[list(outputs).index("ranks")], cells, keep, tally)
+        if keep.any():
+            found = (np.broadcast_to(np.asarray(value, float), shape)[:, None, None] for value in results)
+            shaped = {name: array[:, None, None] for name, array in cells.items()}
+            yield Block(shaped, keep[:, None, None], dict(zip(outputs, found, strict=True)))
+
+
+def _by_cost(program: Program, rules: Sequence[PlacedRule]) -> tuple[list[PlacedRule], list[PlacedRule]]:
+    """Split rules into those that few definitions and no exchange settle, and the others; each in their order."""
+    cheap = [
+        one for one in rules if not one.needs.groups and len(program.graph.needs((one.left, one.right))[0]) <= CHEAP
+    ]
+    return cheap, [one for one in rules if one not in cheap]
