@@ -317,9 +317,12 @@ def _in_turn(
         tally.evaluated += keep.size
         upper, lower = np.nonzero(keep)
         cells = {**{name: array[lower] for name, array in some.items()}, carried: values[upper]}
-        keep, _ = apply_rules(program, dear, cells, setting, tally, upper.shape, (), True)
-        cells = {name: array[keep] for name, array in cells.items()}
+        if upper.size:
+            keep, _ = apply_rules(program, dear, cells, setting, tally, upper.shape, (), True)
+            cells = {name: array[keep] for name, array in cells.items()}
         shape = cells[carried].shape
+        if shape == (0,):
+            continue
         keep, results = apply_rules(program, (), cells, setting, tally, shape, wanted, True)
         if "ranks" in outputs and not program.role.parts:
             keep = _on_machine(setting.machine.chips, results[list(outputs).index("ranks")], cells, keep, tally)
