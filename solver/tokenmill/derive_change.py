@@ -130,8 +130,13 @@ def _by_case(expr: sp.Expr, symbol: sp.Symbol, relative: bool) -> sp.Expr:
     found = []
     for case in cases(expr):
         slope = sp.diff(case.expr, symbol)
-        found.append(Branch(sp.simplify(slope * symbol / case.expr) if relative else slope, case.conditions))
+        found.append(Branch(_tidied(slope * symbol / case.expr) if relative else slope, case.conditions))
     return piecewise(tuple(found))
+
+
+def _tidied(expr: sp.Expr) -> sp.Expr:
+    """Return a quotient without common factors; of others than rational functions the whole over one denominator."""
+    return sp.cancel(expr) if expr.is_rational_function() else sp.together(expr)
 
 
 def eliminate(derivation: Derivation, symbol: sp.Symbol, other: Formula) -> Derivation:

@@ -15,6 +15,8 @@ from tokenmill_models.formula import Formula
 MOST_BRANCHES = 16
 MOST_OPERATIONS = 120
 TOLERANCE = 1e-9
+# decades that are searched for a change of sign, and points a decade: the fine one finds two roots beside a peak
+GRIDS = ((-18, 24, 4), (-3, 3, 100))
 
 
 @dataclass(frozen=True)
@@ -181,19 +183,23 @@ def numeric(formula: Formula, target: sp.Symbol, known: Mapping[str, float]) -> 
         except (ZeroDivisionError, TypeError, ValueError, OverflowError):
             return float("nan")
 
-    grid = [(at / 4, miss(at / 4)) for at in range(-72, 97)]
-    for (low, at_low), (high, at_high) in pairwise(grid):
-        if isfinite(at_low) and isfinite(at_high) and at_low * at_high <= 0:
-            return _bisect(miss, low, high, at_low)
+    for first, last, fineness in GRIDS:
+        grid = [(at / fineness, miss(at / fineness)) for at in range(first * fineness, last * fineness + 1)]
+        for (low, at_low), (high, at_high) in pairwise(grid):
+            if isfinite(at_low) and isfinite(at_high) and at_low * at_high <= 0:
+                return _bisect(miss, low, high, at_low)
     return None
 
 
 def _bisect(miss: Callable[[float], float], low: float, high: float, at_low: float) -> float:
+    middle = low
     for _ in range(60):
         middle = (low + high) / 2
         at_middle = miss(middle)
+        if at_middle == 0:
+            break
         if at_middle * at_low > 0:
             low, at_low = middle, at_middle
         else:
             high = middle
-    return float(10.0 ** ((low + high) / 2))
+    return float(10.0**middle)

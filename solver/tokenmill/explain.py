@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tokenmill.plan import Plan
 
 STYLES = ("text", "markdown", "json")
+UNLIMITED = 1e29  # a link or level that a layout does not use is given as one without limit
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -85,6 +86,8 @@ def value_text(value: float | None, unit: str) -> str:
     """Return a value [SI] with its unit as people read it."""
     if value is None:
         return "none"
+    if abs(value) >= UNLIMITED:
+        return "no limit"
     if unit in ("", "1"):
         return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.6g}"
     from tokenmill.units import format_quantity

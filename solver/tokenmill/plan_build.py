@@ -10,12 +10,13 @@ from tokenmill import plan as p
 from tokenmill.candidates.columns import Column, WorkloadColumns
 from tokenmill.milp.money import discount
 from tokenmill.milp.solution import Running, RunStart, Solution
-from tokenmill.plan_pools import bottleneck_of, layout_of, nested, predictions
+from tokenmill.plan_pools import bottleneck_of, class_weights, layout_of, nested, predictions
 from tokenmill.plan_reasons import reasoned
 from tokenmill.plan_record import record
 from tokenmill.plan_trace import answer_nodes, plan_trace
 from tokenmill.problem import Objective, Problem
 from tokenmill.trace import Evaluated
+from tokenmill.trace_pools import pool_nodes
 
 UNITS = {
     "cost": "USD",
@@ -94,7 +95,9 @@ def build_plan(
         infeasible=reasoned(solution.infeasible, {s.columns.workload: s.left_out for s in found.searched}, found.notes),
         audit=_audit(solution),
         trace={
-            **plan_trace(solution, cost, workloads, _classes_by_pool(answer), _per_workload(answer)),
+            **_pool_trace(
+                answer, plan_trace(solution, cost, workloads, _classes_by_pool(answer), _per_workload(answer))
+            ),
             **answer_nodes(objective, binding, alternatives),
         },
         problem=resolved(problem),
@@ -194,7 +197,7 @@ def _pool(answer: Answer, key: str, site: str, rows: Sequence[Running]) -> p.Poo
     schedule = _schedule(rows)
     replicas = max((row.replicas for row in schedule), default=1.0)
     record = answer.evaluated.get(key)
-    predicted = predictions(record, _weights(column, rows)) if record else {}
+    predicted = predictions(record, class_weights(column, rows)) if record else {}
     operating = record.operating if record else {}
     layout = layout_of({**column.layout, **operating})
     return p.Pool(
@@ -238,18 +241,6 @@ def _scheduled(period: int, part: str, rows: Sequence[Running]) -> p.Scheduled:
         sum(row.utilisation * row.replicas for row in rows) / replicas,
         sum(row.power for row in rows),
     )
-
-
-def _weights(column: Column, rows: Sequence[Running]) -> dict[int, float]:
-    """Return the share of the replicas' busy time that each request class takes, by class index."""
-    busy: dict[int, float] = {}
-    for row in rows:
-        for (at, point), rate in row.rates.items():
-            most = column.points[point].rate[at]
-            if most > 0:
-                busy[at] = busy.get(at, 0.0) + rate / most
-    total = sum(busy.values())
-    return {at: time / total for at, time in busy.items()} if total > 0 else {}
 
 
 def _totals(answer: Answer, item: WorkloadColumns) -> dict[str, Any]:
@@ -386,6 +377,18 @@ def _classes_by_pool(answer: Answer) -> dict[str, Mapping[str, Any]]:
         for key, name in named
         if key in answer.evaluated
     }
+
+
+def _pool_trace(answer: Answer, nodes: dict[str, Any]) -> dict[str, Any]:
+    """Return the nodes, and those of figures that pools mix from their classes."""
+    running = answer.solution.running
+    weights = {
+        f"{answer.columns[key].workload}.{name}": class_weights(
+            answer.columns[key], [row for row in running if (row.column, row.site) == (key, site)]
+        )
+        for (key, site), name in answer.pool_names.items()
+    }
+    return {**nodes, **pool_nodes(_classes_by_pool(answer), weights, nodes)}
 
 
 def whole(value: float) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from tokenmill.candidates.columns import Column
+from tokenmill.milp.solution import Running
 from tokenmill.plan import Bottleneck, Pool
 from tokenmill.trace import ClassFigures, Evaluated
 
@@ -104,6 +106,18 @@ def _mix(
 def _worst(name: str, used: Sequence[tuple[ClassFigures, float]]) -> str:
     words = [one.evidence[name] for one, _ in used if name in one.evidence]
     return next((word for word in EVIDENCE if word in words), words[0])
+
+
+def class_weights(column: Column, rows: Sequence[Running]) -> dict[int, float]:
+    """Return the share of the replicas' busy time that each request class takes, by class index."""
+    busy: dict[int, float] = {}
+    for row in rows:
+        for (at, point), rate in row.rates.items():
+            most = column.points[point].rate[at]
+            if most > 0:
+                busy[at] = busy.get(at, 0.0) + rate / most
+    total = sum(busy.values())
+    return {at: time / total for at, time in busy.items()} if total > 0 else {}
 
 
 def whole_run(records: Iterable[Evaluated], pools: Collection[str]) -> ClassFigures:

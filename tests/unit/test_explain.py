@@ -7,7 +7,7 @@ import sympy as sp
 
 from samples_plan import sample_graph, sample_plan
 from tokenmill.errors import ProblemError
-from tokenmill.explain import explain, unfold
+from tokenmill.explain import explain, unfold, value_text
 from tokenmill_models.compile import exact
 
 
@@ -35,8 +35,8 @@ def test_every_node_is_its_formula_at_its_printed_inputs(trace):
             expected = float(exact(formula.rounded, {s: values[s.name] for s in formula.expr.free_symbols}))
         elif node["formula"] in ("cost/count", "1000000*cost/count"):
             expected = values["cost"] / values["count"] * (1e6 if "1000000" in node["formula"] else 1)
-        else:
-            expected = values[node["formula"]]
+        else:  # another name of a node, or the mean or greatest of a pool's classes
+            expected = eval(node["formula"], {"__builtins__": {}}, {"max": max, **values})
         assert node["value"] == pytest.approx(expected, rel=1e-9)
         checked += 1
     assert checked >= 10
@@ -96,3 +96,18 @@ def test_an_unknown_figure_names_the_nearest():
     assert raised.value.mistakes[0].nearest == "chat.mixed.short.step_time"
     with pytest.raises(ProblemError, match="markdown"):
         explain(sample_plan(), "cost.total", "html")
+
+
+def test_a_pool_mixes_its_classes_by_their_share_of_busy_time(trace):
+    mixed = trace["chat.mixed.step_time"]
+    short, long = (trace[f"chat.mixed.{name}.step_time"]["value"] for name in ("short", "long"))
+    busy = {leaf["symbol"]: leaf["value"] for leaf in mixed["inputs"] if not isinstance(leaf, str)}
+    assert sum(busy.values()) == pytest.approx(1.0)
+    assert mixed["value"] == pytest.approx(busy["busy_0"] * short + busy["busy_1"] * long, rel=1e-12)
+    shares = [node["value"] for key, node in trace.items() if key.startswith("chat.mixed.time_shares.")]
+    assert sum(shares) == pytest.approx(1.0)
+
+
+def test_a_level_that_is_not_used_has_no_limit():
+    assert value_text(1e30, "B/s") == "no limit"
+    assert value_text(5e10, "B/s") == "50 GB/s"

@@ -95,6 +95,7 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
             if of == part:
                 values[quantity.symbol.name] = found.trace[f"port.{port}"]["value"]
                 renamed[quantity.symbol.name] = f"{part}.port.{port}"
+                nested[quantity.symbol.name] = _named(quantity.symbol.name, renamed[quantity.symbol.name], nested)
     wanted = {
         **role.figures,
         **{f"port.{n}": s for n, s in role.ports.items()},
@@ -137,8 +138,13 @@ def _moved(node: Node, part: str) -> Node:
     return {**node, "inputs": [f"{part}.{item}" if isinstance(item, str) else item for item in node["inputs"]]}
 
 
+def _named(name: str, key: str, nodes: Mapping[str, Node]) -> Node:
+    """Return a part's figure under the name that the whole knows it by."""
+    return {**nodes[key], "symbol": name, "formula": nodes[key]["symbol"], "inputs": [key], "source": "definition"}
+
+
 def _linked(item: Any, renamed: Mapping[str, str]) -> Any:
-    return renamed.get(item["symbol"], item) if isinstance(item, dict) else item
+    return item["symbol"] if isinstance(item, dict) and item["symbol"] in renamed else item
 
 
 def _exchange_leaves(context: Context, values: Mapping[str, Any]) -> dict[str, Leaf]:
