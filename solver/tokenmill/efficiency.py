@@ -21,6 +21,8 @@ TABLES = ("kernels.csv", "links.csv", "training.csv", "devices.csv")
 """Fitted constants below catalog/efficiency: of single kernels, of exchanges, of training over single kernels, of devices of users."""
 ACHIEVED = {"ring_share": "all_gather", "exchange_share": "alltoall"}
 """Shares of a link, and the collective whose achieved bandwidth stands for them where neither a chip nor a relative was fitted."""
+OF_LINKS = ("ring_", "switch_", "exchange_", "own_")
+"""How constants of exchanges begin: chips with links of their own and cards on a host's lend them to their own kind alone."""
 WIDE = "bf16"
 NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4", "fp16": "bf16"}
 """Formats without measured products, and the format whose kernels resemble theirs."""
@@ -119,6 +121,8 @@ def fitted_figure(catalog: Catalog, chip_id: str, constant: str, precision: str,
         return NONE_TO_CONVERT
     choices = (wanted, "") if converts else (wanted, WIDE, "")
     for chip in (*relatives(catalog, chip_id), ENGINE):
+        if not _lends(catalog, constant, chip, chip_id):
+            continue
         row = next((row for word in choices if (row := table.get((chip, constant, word)))), None)
         if row is not None:
             own = chip in (chip_id, ENGINE) and precision in (wanted, "fp16")
@@ -128,11 +132,24 @@ def fitted_figure(catalog: Catalog, chip_id: str, constant: str, precision: str,
             )
     if constant in ("compute_share", "bandwidth_share"):
         return catalog.measured_share(chip_id, precision if constant == "compute_share" else "bandwidth")
-    if constant in ACHIEVED:
+    line = {chip.id for chip in catalog.lineage(chip_id)}
+    if constant in ACHIEVED and any(row.general and row.chip in line for row in catalog.achieved):
         return catalog.link_share(chip_id, ACHIEVED[constant])
-    rows = [row for (_, c, p), row in table.items() if c == constant and p in choices]
-    if not rows:
-        rows = [row for (_, c, _), row in table.items() if c == constant]
+    return _usual(catalog, chip_id, constant, choices, table)
+
+
+def _lends(catalog: Catalog, constant: str, chip: str, asks: str) -> bool:
+    """Return whether a chip's constant may stand for that of the chip that asks."""
+    if not constant.startswith(OF_LINKS) or chip not in catalog.chips:
+        return True
+    return bool(catalog.chip(chip).scale_up) == bool(catalog.chip(asks).scale_up)
+
+
+def _usual(catalog: Catalog, chip_id: str, constant: str, choices: tuple[str, ...], table: Table) -> Figure:
+    """Return the median of a constant over the fitted chips (of a link's: over those linked alike), marked a guess."""
+    every = {key: row for key, row in table.items() if key[1] == constant}
+    alike = {key: row for key, row in every.items() if _lends(catalog, constant, key[0], chip_id)} or every
+    rows = [row for (_, _, p), row in alike.items() if p in choices] or list(alike.values())
     value = median(float(row["value"]) for row in rows)
     return Figure(value, rows[0]["unit"], f"median of fitted chips: {constant}", "guess")
 
