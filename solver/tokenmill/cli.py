@@ -11,6 +11,7 @@ import typer
 
 from tokenmill import cli_output as out
 from tokenmill.cli_catalog import catalog_app, import_app
+from tokenmill.cli_claim import claim
 from tokenmill.cli_derive import derive
 from tokenmill.cli_fleet import compare, pareto, sweep
 from tokenmill.cli_measured import calibrate, validate
@@ -37,6 +38,7 @@ app.command()(validate)
 app.command()(sweep)
 app.command()(pareto)
 app.command()(compare)
+app.command()(claim)
 app.command()(answers)
 app.command()(explore)
 app.command()(report)

@@ -1,0 +1,516 @@
+"""`claim`: an announcement held against the roofline of the hardware it names, with what it leaves unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from tokenmill.catalog import Catalog, load_catalog
+from tokenmill.claim_words import Hardware, hardware, model_of, numbers, precisions, read_claim, said
+from tokenmill.errors import Mistake, ProblemError, nearest
+from tokenmill.units import parse_quantity
+from tokenmill_models.architecture import Architecture, kv_bytes_per_token, weight_bytes
+from tokenmill_models.closed_claims import METRICS, Metric, metric_of, symbols
+from tokenmill_models.formula import Formula
+from tokenmill_models.symbols import quantity
+
+ROUNDED = 0.01
+"""Share by which a claim may pass a bound: announcements round."""
+CONTEXTS = (0.0, 1024.0, 8192.0, 32768.0, 131072.0)
+"""Tokens of context that are tried where a claim says none; 0 leaves the cache out."""
+MOST_SEQUENCES = 65536.0
+NO_PEAK = 1e30
+"""Stands for a rate of arithmetic that nobody published: it bounds nothing."""
+HOUR = 3600.0
+ALMOST_ALL = 0.999
+"""Acceptance of drafted tokens that bounds what speculation can give."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the claim was held against: the formula's key and title, its value [unit], its inputs by name, and it in numbers."""
+
+    formula: str
+    title: str
+    value: float
+    unit: str
+    inputs: Mapping[str, float]
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to a claim.
+
+    `within`: whether the bound leaves room for it (None: it cannot be held against one). `wall`: the resource that bounds it.
+    `missing`: what must be said before it can be compared. `conditions`: under which it would hold. `maturity`: of the product, as
+    claimed and as known. `answers`: the five questions to an announcement.
+    """
+
+    text: str
+    stage: str
+    metric: str
+    value: Any
+    unit: str
+    baseline: str
+    wall: str | None
+    verdict: str
+    within: bool | None
+    bound: Bound | None
+    conditions: tuple[str, ...]
+    missing: tuple[str, ...]
+    maturity: Mapping[str, str]
+    source: str
+    made_up: bool = False
+    answers: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as JSON data."""
+        return {"schema": 1, **asdict(self)}
+
+
+def claim(source: str | Path | Mapping[str, Any], *, catalog: Catalog | None = None) -> Verdict:
+    """Return what holds of a claim: a file with a ``[claim]`` table, or that table.
+
+    Raises
+    ------
+    ProblemError
+        Where the file cannot be read, keys are unknown or missing, or the metric is unknown.
+    """
+    table = dict(source) if isinstance(source, Mapping) else read_claim(Path(source))
+    metric = metric_of(str(table["metric"]))
+    if metric is None:
+        known = [word for one in METRICS.values() for word in (one.name, *one.words)]
+        raise ProblemError(
+            [Mistake("claim.metric", repr(table["metric"]), ", ".join(known), nearest(str(table["metric"]), known))]
+        )
+    return _answer(Facts(table, metric, catalog or load_catalog()))
+
+
+class Facts:
+    """A claim with what the catalogue knows of what it names."""
+
+    def __init__(self, table: Mapping[str, Any], metric: Metric, catalog: Catalog) -> None:
+        from tokenmill.imports.architecture import architecture_names, load_architecture
+
+        self.table, self.metric, self.catalog = table, metric, catalog
+        self.hardware = hardware(table.get("hardware"), catalog)
+        self.baseline = hardware(table.get("baseline"), catalog)
+        name = model_of(table.get("model"), architecture_names())
+        self.model: Architecture | None = load_architecture(name) if name else None
+        self.formats = precisions(table.get("precision"), catalog.precisions)
+        self.batch = next(iter(numbers(said(table.get("batch")))), None)
+        self.context = next(iter(numbers(said(table.get("context")))), None)
+        self.values = numbers(table["value"])
+
+    @cached_property
+    def value(self) -> float:
+        """The number claimed; the least of several [unit of the metric]."""
+        return min(self.values, default=0.0)
+
+    @cached_property
+    def chips(self) -> float:
+        """Devices: as stated, or as many as hold the weights."""
+        stated = numbers(self.table.get("chips")) or ([self.hardware.count] if self.hardware.count else [])
+        if stated or self.hardware.chip is None or self.model is None:
+            return float(stated[0] or 1.0) if stated else 1.0
+        return float(-(-self.weights // self.hardware.chip.capacity))
+
+    @cached_property
+    def weights(self) -> float:
+        """Bytes of all weights in the format claimed."""
+        bits = {name: entry.bits for name, entry in self.catalog.precisions.items()}
+        assert self.model is not None
+        return weight_bytes(self.model, bits, self.formats[0] if self.formats else None)
+
+    def missing(self) -> tuple[str, ...]:
+        """Return the keys that the metric needs and the claim leaves out, or that the catalogue cannot follow."""
+        found = []
+        for key in self.metric.needed:
+            if said(self.table.get(key)) is None or (key in ("batch", "context") and not numbers(self.table[key])):
+                found.append(key)
+        parts = len(numbers_of_sizes(str(self.table.get("model") or "")))  # sizes are enough of a pair of models
+        if self.model is None and parts < 2 and "model" in self.metric.needed and "model" not in found:
+            found.append(f"model: the shape of {self.table['model']} is not known")
+        known = self.hardware
+        if known.chip is None and "hardware" in self.metric.needed and "hardware" not in found:
+            found.append(f"hardware: {known.remark or 'not in the catalogue: ' + known.said}")
+        if known.chip is not None and self.formats and self.peak is None:
+            found.append(f"peak: no rate of {known.chip.name} in {self.formats[0]} is published")
+        return tuple(found)
+
+    @cached_property
+    def peak(self) -> float | None:
+        """Dense peak of a device in the format claimed [FLOP/s]; None where none is published."""
+        return self.peak_on(self.hardware, 0)
+
+    def peak_on(self, on: Hardware, place: int) -> float | None:
+        """Return the dense peak of a device in the format at a place of those claimed [FLOP/s]; None where none is published."""
+        if on.chip is None or not self.formats:
+            return None
+        entry = self.catalog.precisions[self.formats[min(place, len(self.formats) - 1)]]
+        # where a chip has no arithmetic of that format its weights are widened to 16 bits
+        return next((on.chip.peak[name] for name in (entry.compute, "bf16", "fp16") if name in on.chip.peak), None)
+
+    def leaves(self, batch: float, context: float) -> dict[str, float]:
+        """Return the numbers of a decode step by plain name (asked only of a claim with a model and a chip)."""
+        assert self.model is not None and self.hardware.chip is not None  # noqa: PT018
+        counts, bits = self.model.parameters, {name: entry.bits for name, entry in self.catalog.precisions.items()}
+        routed = [kind.mlp for kind in self.model.layers if kind.mlp.expert]
+        width = bits[self.formats[0]] / 8 if self.formats else 2.0
+        kv_width = 1.0 if width <= 1 else 2.0
+        return {
+            "batch": batch, "context": max(context, 1e-9), "chips": self.chips, "computed": float(counts.computed),
+            "kv_token": kv_bytes_per_token(self.model, kv_width, context or None), "weights": self.weights,
+            "routed": counts.experts * width, "active": routed[0].active / routed[0].experts if routed else 1.0,
+            "peak": self.peak or NO_PEAK, "bandwidth": self.hardware.chip.bandwidth,
+        }  # fmt: skip
+
+
+def evaluated(formula: Formula, named: Mapping[str, float]) -> Bound:
+    """Return a formula at numbers given by plain name (SI)."""
+    from tokenmill.derive import derive
+
+    known = {str(symbol): named[name] for name, symbol in symbols().items() if name in named}
+    wanted = {str(symbol) for symbol in formula.expr.free_symbols}
+    known = {name: value for name, value in known.items() if name in wanted}
+    value = derive(formula.name).given(known).value
+    shown = derive(formula.name).given({name: number for name, number in known.items() if number < NO_PEAK})
+    return Bound(
+        formula.name, formula.title, inf if value is None else value, quantity(formula.symbol).dimension, {n: v for n, v in named.items() if v < NO_PEAK},
+        shown.text(),
+    )  # fmt: skip
+
+
+def _answer(facts: Facts) -> Verdict:
+    judged = _JUDGES[facts.metric.name](facts)
+    missing = facts.missing()
+    made_up = bool(facts.table.get("made_up", False))
+    verdict = (judged.word or WORDS[judged.within]) + (
+        f"; not comparable until it says {', '.join(m.partition(':')[0] for m in missing)}" if missing else ""
+    )
+    known = _maturity(facts)
+    baseline = str(said(facts.table.get("baseline")) or "none stated")
+    answers = {
+        "which stage": facts.metric.stage,
+        "which wall": judged.wall or "cannot be said",
+        "which metric": f"{facts.metric.name.replace('_', ' ')} [{facts.metric.unit}], claimed {facts.table['value']}",
+        "against what baseline": baseline,
+        "is it shipping": known["known"],
+    }
+    return Verdict(
+        str(facts.table["text"]), facts.metric.stage, facts.metric.name, facts.table["value"], facts.metric.unit, baseline,
+        judged.wall, verdict, judged.within, judged.bound, judged.conditions, missing, known, str(facts.table["source"]), made_up,
+        answers,
+    )  # fmt: skip
+
+
+def _maturity(facts: Facts) -> dict[str, str]:
+    claimed = str(said(facts.table.get("maturity")) or "not stated")
+    chip = facts.hardware.chip
+    if chip is not None:
+        note = f" ({chip.status}: {chip.notes})" if chip.status != "shipping" and chip.notes else ""
+        return {"claimed": claimed, "known": f"{chip.name}: {chip.maturity}{note}"}
+    return {"claimed": claimed, "known": facts.hardware.remark or "no product of the catalogue is named"}
+
+
+WORDS = {
+    True: "within the bound of the stated hardware",
+    False: "refused: it breaks the bound of the stated hardware",
+    None: "cannot be held against a bound",
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a metric's rule found: whether the claim keeps the bound, the bound, the wall, conditions; `word`: in place of WORDS."""
+
+    within: bool | None
+    bound: Bound | None = None
+    wall: str | None = None
+    conditions: tuple[str, ...] = ()
+    word: str = ""
+
+
+def _rate(facts: Facts) -> Judged:
+    """Hold a rate (or a price) against the roofline at its batch and context, or at the best that memory holds."""
+    formula, most = facts.metric.bound, facts.metric.most
+    if facts.model is None or facts.hardware.chip is None or formula is None:
+        return Judged(None)
+    price = _rent(facts)
+    extra = {} if price is None else {"price": price}
+
+    def at(batch: float, context: float) -> Bound:
+        assert formula is not None
+        return evaluated(formula, facts.leaves(batch, context) | extra)
+
+    def holds(bound: Bound) -> bool:
+        return facts.value <= bound.value * (1 + ROUNDED) if most else facts.value >= bound.value * (1 - ROUNDED)
+
+    contexts = CONTEXTS if facts.context is None else (facts.context,)
+    per_user = facts.metric.name == "user_rate"
+    best = {c: facts.batch or (1.0 if per_user else _largest(facts, c)) for c in contexts}
+    bounds = {c: at(best[c], c) for c in contexts}
+    kept = [c for c in contexts if holds(bounds[c])]
+    shown = bounds[kept[-1] if kept else contexts[0]]
+    conditions = []
+    if facts.context is None and len(kept) < len(contexts):
+        conditions.append(f"a context of at most some {kept[-1]:g} tokens" if kept else "not even without any context")
+    if facts.batch is None and kept and not per_user:
+        least = _least_batch(lambda r: holds(at(r, kept[0])), best[kept[0]])
+        conditions.append(
+            f"at least {least:,.0f} sequences at once with {kept[0]:g} tokens of context each; memory holds {best[kept[0]]:,.0f}"
+        )
+    if facts.batch is not None and kept and not per_user:
+        alone = at(1.0, contexts[0])
+        conditions.append(
+            f"only at a batch of about {facts.batch:g}: with one sequence the bound is {alone.value:.4g} {alone.unit}"
+        )
+    takes = [] if kept else _what_it_takes(facts, shown)
+    word = (
+        "refused as a rate of output tokens: it breaks the bound; see what would have to be counted"
+        if len(takes) > 1
+        else ""
+    )
+    return Judged(bool(kept), shown, _wall(shown.inputs), (*conditions, *takes), word)
+
+
+def _what_it_takes(facts: Facts, bound: Bound) -> list[str]:
+    """Return what a claimed rate of tokens would ask of compute, and what would have to be counted."""
+    if facts.metric.name != "tokens_per_second" or facts.model is None:
+        return []
+    work = 2 * facts.model.parameters.computed * facts.value
+    said_lengths = numbers(said(facts.table.get("context")))
+    found = [
+        f"the multiplications alone would take {work / 1e15:.3g} PFLOP/s, {work / facts.chips / 1e15:.3g} a device"
+    ]
+    if len(said_lengths) > 1 and said_lengths[1]:
+        both = bound.value * (said_lengths[0] + said_lengths[1]) / said_lengths[1]
+        verb = "would" if both >= facts.value else "would still not"
+        found.append(
+            f"counting prompt tokens too, as {said_lengths[0]:g}/{said_lengths[1]:g} suggests, the bound of {both:,.0f} {verb} reach it"
+        )
+    return found
+
+
+def _rent(facts: Facts) -> float | None:
+    """Return the rent of a device [USD/s]: as the claim states it, else what the catalogue knows on demand."""
+    stated = said(facts.table.get("price"))
+    if stated is not None:
+        return parse_quantity(str(stated), "USD/s")
+    chip = facts.hardware.chip
+    found = None if chip is None or chip.missing else facts.catalog.price(chip.id, "on-demand")
+    return None if found is None or found.per_chip_hour is None else found.per_chip_hour / HOUR
+
+
+def _largest(facts: Facts, context: float) -> float:
+    """Return the most sequences whose caches fit beside the weights (MOST_SEQUENCES without context)."""
+    named = facts.leaves(1.0, context)
+    room = facts.chips * facts.hardware.chip.capacity - named["weights"] if facts.hardware.chip else 0.0
+    if room <= 0:
+        return 1.0
+    return MOST_SEQUENCES if not context else max(1.0, min(MOST_SEQUENCES, room // (named["kv_token"] * context)))
+
+
+def _least_batch(holds: Callable[[float], bool], most: float) -> float:
+    low, high = 0.0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _wall(named: Mapping[str, float]) -> str:
+    """Return which side of the roofline a step lies on."""
+    touched = named["weights"] - named["routed"] * (1 - named["active"]) ** named["batch"]
+    memory = (touched + named["batch"] * named["kv_token"] * named["context"]) / named["bandwidth"]
+    compute = 2 * named["computed"] * named["batch"] / named["peak"] if "peak" in named else 0.0
+    return "memory_bandwidth" if memory >= compute else "compute"
+
+
+def _ratio(facts: Facts) -> Judged:
+    """Hold a gain over other hardware against peaks at an equal batch, and against the batches that memory holds."""
+    new, old = facts.hardware.chip, facts.baseline.chip
+    if new is None or old is None or facts.metric.bound is None:
+        return Judged(None)
+    bits = [facts.catalog.precisions[name].bits for name in facts.formats] or [16.0]
+    named = {
+        "bandwidth": new.bandwidth, "other_bandwidth": old.bandwidth, "bytes_ratio": bits[-1] / bits[0],
+        "peak": facts.peak or NO_PEAK, "other_peak": facts.peak_on(facts.baseline, 1) or NO_PEAK,
+    }  # fmt: skip
+    equal = evaluated(facts.metric.bound, named)
+    if facts.value <= equal.value * (1 + ROUNDED):
+        return Judged(True, equal, _gain_wall(named), ())
+    if facts.model is None:
+        return Judged(
+            None, equal, "memory_capacity",
+            (f"at an equal batch the peaks give at most {equal.value:.3g}",
+             f"for the rest the baseline would have to run a batch {facts.value / equal.value:.2g} times smaller at the same time a token: "
+             "a limit of latency that it barely meets, or memory that holds few sequences"),
+            "more than the peaks give at an equal batch; no bound without batch and model",
+        )  # fmt: skip
+    found = [(c, _capacity_gain(facts, c)) for c in CONTEXTS[1:] if facts.context is None or c == facts.context]
+    found = found or [(facts.context or 1024.0, _capacity_gain(facts, facts.context or 1024.0))]
+    kept = [(c, g) for c, g in found if g is not None and equal.value * g >= facts.value * (1 - ROUNDED)]
+    conditions = [
+        f"at an equal batch the peaks give at most {equal.value:.3g}",
+        *(
+            f"with {c:g} tokens of context the larger batch that fits gives up to {equal.value * g:.3g} in all"
+            for c, g in found
+            if g
+        ),
+    ]
+    return Judged(bool(kept), equal, "memory_capacity", tuple(conditions))
+
+
+def _gain_wall(named: Mapping[str, float]) -> str:
+    memory = named["bandwidth"] / named["other_bandwidth"] * named["bytes_ratio"]
+    return "memory_bandwidth" if memory >= named["peak"] / named["other_peak"] else "compute"
+
+
+def _capacity_gain(facts: Facts, context: float) -> float | None:
+    """Return the gain by the larger batch that fits on as many devices, at equal bandwidth; None where the baseline holds none."""
+    named = facts.leaves(1.0, context)
+    new, old = facts.hardware.chip, facts.baseline.chip
+    cache = named["kv_token"] * context
+    batches = [(facts.chips * chip.capacity - named["weights"]) // cache for chip in (new, old) if chip is not None]
+    if min(batches) < 1:
+        return None
+    gains = [batch / (named["weights"] + batch * cache) for batch in batches]
+    return float(gains[0] / gains[1])
+
+
+def _fit(facts: Facts) -> Judged:
+    """Hold what must be stored against memory."""
+    if facts.model is None or facts.metric.bound is None:
+        return Judged(None)
+    stated = facts.model.parameters.total
+    same = abs(facts.value / stated - 1) <= 0.05 if facts.values else True
+    context, batch = facts.context or 0.0, facts.batch or 1.0
+    if facts.hardware.chip is None:
+        bits = facts.catalog.precisions[facts.formats[0]].bits if facts.formats else 16.0
+        cache = kv_bytes_per_token(facts.model, 2.0, context or None) * context
+        text = (
+            f"its configuration counts {stated / 1e12:.4g} T parameters: {facts.weights / 1e12:.3g} TB in {bits:g} bits"
+        )
+        more = f"one sequence of {context:g} tokens adds {cache / 1e9:.3g} GB of cache" if context else ""
+        return Judged(
+            same if facts.metric.name == "capacity" else None,
+            None,
+            "memory_capacity",
+            tuple(t for t in (text, more) if t),
+        )
+    needed = evaluated(facts.metric.bound, facts.leaves(batch, context))
+    room = facts.chips * facts.hardware.chip.capacity
+    least = -(-needed.value // facts.hardware.chip.capacity)
+    text = f"{needed.value / 1e9:.4g} GB are needed and {facts.chips:g} devices have {room / 1e9:.4g} GB: {least:g} or more would hold them"
+    return Judged(needed.value <= room and same, needed, "memory_capacity", (text,))
+
+
+def _peak(facts: Facts) -> Judged:
+    """Hold a rate of arithmetic against the dense peak of the catalogue."""
+    if facts.peak is None:
+        return Judged(
+            None, None, "compute", ("whether it counts zeros (sparsity) must be said: the dense rate would be half",)
+        )
+    bound = Bound("chip.peak", "dense peak of the catalogue", facts.peak, "FLOP/s", {}, "")
+    conditions = (
+        () if facts.value <= facts.peak * (1 + ROUNDED) else ("counted with structured sparsity: twice the dense rate",)
+    )
+    return Judged(facts.value <= 2 * facts.peak * (1 + ROUNDED), bound, "compute", conditions)
+
+
+def _latency(facts: Facts) -> Judged:
+    """Say what acceptance a gain by speculative decoding asks for, with the sizes that the claim names."""
+    from tokenmill.derive import derive
+
+    sizes = [one for one in numbers_of_sizes(str(facts.table.get("model") or "")) if one > 0]
+    if len(sizes) < 2:
+        return Judged(None)
+    cost = min(sizes) / max(sizes)
+    gain = derive("serving.speculative_gain")
+
+    def best(acceptance: float) -> tuple[float, int]:
+        tried = (
+            (gain.given({"acceptance": acceptance, "drafted": g, "draft_cost": cost}).value or 0.0, g)
+            for g in range(1, 17)
+        )
+        return max(tried)
+
+    conditions = []
+    for wanted in sorted(set(facts.values)):
+        low, high = 0.0, ALMOST_ALL
+        for _ in range(20):
+            middle = (low + high) / 2
+            low, high = (low, middle) if best(middle)[0] >= wanted else (middle, high)
+        conditions.append(
+            f"{wanted:g} times needs {high:.2f} of drafted tokens accepted, {best(high)[1]} drafted a step"
+        )
+    conditions.append(
+        "the batch is small: beyond the ridge of the chip verification costs compute and nothing is gained"
+    )
+    most = best(ALMOST_ALL)
+    named = {"acceptance": ALMOST_ALL, "drafted": float(most[1]), "draft_cost": cost}
+    shown = gain.given(named)
+    bound = Bound(shown.formula.name, shown.formula.title, most[0], "1", named, shown.text())
+    return Judged(max(facts.values) <= most[0], bound, "memory_bandwidth", tuple(conditions))
+
+
+def numbers_of_sizes(text: str) -> list[float]:
+    """Return model sizes in a text [parameters]: ``70B``, ``1.8T``."""
+    import re
+
+    scale = {"b": 1e9, "t": 1e12, "m": 1e6}
+    return [
+        float(n) * scale[unit.lower()] for n, unit in re.findall(r"(\d+(?:\.\d+)?)\s*([BTM])\b", text, re.IGNORECASE)
+    ]
+
+
+def _bytes(facts: Facts) -> Judged:
+    """Hold a cut of memory traffic against the bits of the formats."""
+    if not facts.formats:
+        return Judged(None)
+    bits = [facts.catalog.precisions[name].bits for name in facts.formats]
+    cuts = sorted(1 - one / 16 for one in bits)
+    names = ", ".join(f"{name} {100 * (1 - b / 16):.3g}%" for name, b in zip(facts.formats, bits, strict=True))
+    conditions = (
+        f"of the traffic of weights alone: {names}",
+        "at small batch and short context, where weights are what is read; caches keep their own format",
+    )
+    bound = Bound(
+        "serving.traffic_cut", "cut of weight traffic by fewer bits a weight", cuts[-1], "1", {"bits": min(bits)}, ""
+    )
+    return Judged(max(facts.values) <= cuts[-1] * (1 + 0.05), bound, "memory_bandwidth", conditions)
+
+
+def _margin(facts: Facts) -> Judged:
+    """Check a margin against the revenue and cost that the claim gives."""
+    revenue, cost = (next(iter(numbers(facts.table.get(key))), None) for key in ("revenue", "cost"))
+    if revenue is None or not cost:
+        return Judged(None, None, "cost")
+    bound = Bound(
+        "money.margin_on_cost", "profit over cost", revenue / cost - 1, "1", {"revenue": revenue, "cost": cost}, ""
+    )
+    return Judged(
+        facts.value <= bound.value * (1 + ROUNDED), bound, "cost",
+        ("every token is paid at the list price: what is free, cached or off-peak earns less",),
+    )  # fmt: skip
+
+
+def _none(facts: Facts) -> Judged:
+    return Judged(
+        None,
+        None,
+        None,
+        ("a product of two factors, neither measured: more tokens an answer, and more of them a second",),
+    )
+
+
+_JUDGES: Mapping[str, Callable[[Facts], Judged]] = {
+    "tokens_per_second": _rate, "user_rate": _rate, "price": _rate, "throughput_ratio": _ratio, "peak": _peak, "capacity": _fit,
+    "fit": _fit, "latency_ratio": _latency, "bytes_saved": _bytes, "margin": _margin, "compute_ratio": _none,
+}  # fmt: skip
