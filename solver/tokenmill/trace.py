@@ -88,7 +88,7 @@ def trace_of(
         else:
             leaf = _leaf(symbol, values, leaves)
             nodes[name] = {
-                "symbol": name, "title": leaf["title"], "formula": symbol.name,
+                "symbol": name.replace(".", "_"), "title": leaf["title"], "formula": symbol.name,
                 "value": leaf["value"], "unit": leaf["unit"], "inputs": [leaf], "source": "definition",
             }  # fmt: skip
     return nodes

@@ -104,7 +104,7 @@ def _mixture(
             for (_, at), share in zip(symbols, shares, strict=True)
         ]
     nodes[key] = {
-        "symbol": name, "title": first["title"], "formula": formula, "value": value, "unit": first["unit"],
+        "symbol": name.replace(".", "_"), "title": first["title"], "formula": formula, "value": value, "unit": first["unit"],
         "inputs": inputs, "source": "definition",
     }  # fmt: skip
     return nodes
