@@ -120,7 +120,7 @@ MODE = Axis(
 )  # fmt: skip
 COLOCATED = Axis(
     "colocated", "colocated", (True, False), "whether trainer and rollouts take turns on the same devices, or have their own",
-    codes={True: {colocated: 1.0}, False: {colocated: 0.0}},
+    codes={True: {colocated: 1.0}, False: {colocated: 0.0}},  # type: ignore[dict-item]
 )  # fmt: skip
 WEIGHT_SYNC = Axis(
     "weight_sync", "weight_sync.method", ("sharded", "broadcast", "delta"),
