@@ -2,7 +2,7 @@
 
 The verbs of the library; each loads what it needs when it is first used:
 
-load_problem, solve, check, derive, explain, load_plan, load_catalog
+load_problem, solve, check, derive, explain, sweep, pareto, compare, simulate, calibrate, validate, load_plan, load_catalog
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokenmill.api import check, solve
+    from tokenmill.calibration import calibrate
     from tokenmill.catalog import load_catalog
     from tokenmill.compare import compare
     from tokenmill.derive import derive
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
     from tokenmill.plan import Plan, load_plan
     from tokenmill.problem import Problem
     from tokenmill.reading import load_problem
+    from tokenmill.simulate import simulate
     from tokenmill.sweep import sweep
+    from tokenmill.validate import validate
 
 _HOMES = {
     "Plan": "plan",
     "Problem": "problem",
     "ProblemError": "errors",
     "TokenmillError": "errors",
+    "calibrate": "calibration",
     "check": "api",
     "compare": "compare",
     "derive": "derive",
@@ -38,8 +42,10 @@ _HOMES = {
     "load_plan": "plan",
     "load_problem": "reading",
     "pareto": "pareto",
+    "simulate": "simulate",
     "solve": "api",
     "sweep": "sweep",
+    "validate": "validate",
 }
 
 __all__ = [
@@ -47,6 +53,7 @@ __all__ = [
     "Problem",
     "ProblemError",
     "TokenmillError",
+    "calibrate",
     "check",
     "compare",
     "derive",
@@ -55,8 +62,10 @@ __all__ = [
     "load_plan",
     "load_problem",
     "pareto",
+    "simulate",
     "solve",
     "sweep",
+    "validate",
 ]
 
 

@@ -148,10 +148,15 @@ def check(
 
 
 @app.command()
-def new(stage: Annotated[str, typer.Argument(help="A stage: serving, pretraining, ...")], json: Json = False) -> int:
+def new(
+    stage: Annotated[str, typer.Argument(help="A stage: serving, pretraining, ...")],
+    plugin: Plugin = None,
+    json: Json = False,
+) -> int:
     """Print a commented problem file for a stage."""
     from tokenmill.templates import new as template
 
+    prepare(None, plugin)
     text = template(stage)
     if json:
         out.write_json({"schema": 1, "stage": stage, "text": text})

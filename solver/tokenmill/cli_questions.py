@@ -129,18 +129,19 @@ def simulate(
     json: Json = False,
 ) -> int:
     """Replay requests against a plan: latency percentiles, limits, queue, KV use and cost."""
-    from tokenmill import simulate as simulation
     from tokenmill.imports.traces import read_trace
     from tokenmill.plan import load_plan
+    from tokenmill.simulate import Options, workload_named
+    from tokenmill.simulate import simulate as replay
     from tokenmill.simulate_load import asked_concurrency, generated
 
     loaded = load_plan(plan)
-    name = simulation.workload_named(loaded, workload)
+    name = workload_named(loaded, workload)
     if concurrency is None:
         concurrency = asked_concurrency(loaded, name) if trace is None else 0
-    options = simulation.Options(rate, router, prefix, slots, 0.0, concurrency, name)
+    options = Options(rate, router, prefix, slots, 0.0, concurrency, name)
     load = read_trace(trace) if trace is not None else generated(loaded, name, requests, rate=rate)
-    report = simulation.simulate(loaded, load, options=options)
+    report = replay(loaded, load, options=options)
     if json:
         out.write_json(report.to_dict())
     else:
