@@ -34,6 +34,13 @@ def solve(
     AuditError
         For a plan that fails its own re-check: a defect.
     """
+    return solve_found(problem, time_limit=time_limit, gap=gap, catalog=catalog)[0]
+
+
+def solve_found(
+    problem: Problem, *, time_limit: float | str | None = None, gap: float | None = None, catalog: Catalog | None = None
+) -> tuple[Plan, Found, Any]:
+    """Return the plan of `solve`, what stood before the programme, and the programme's own solution."""
     from tokenmill import fleet
     from tokenmill.closed_loop import cases
     from tokenmill.fleet_spares import told
@@ -72,9 +79,10 @@ def solve(
     columns = {c.key: c for s in found.searched for own in s.columns.columns.values() for c in own}
     plan = told(plan, problem, columns, solution.runs, found.offers)
     plan = _in_the_way(plan, problem, found, catalog)
-    return fleet.price_of_robustness(
+    plan = fleet.price_of_robustness(
         asked, plan, lambda bare: solve(bare, time_limit=time_limit, gap=gap, catalog=catalog)
     )
+    return plan, found, solution
 
 
 def _in_the_way(plan: Plan, problem: Problem, found: Found, catalog: Catalog | None) -> Plan:

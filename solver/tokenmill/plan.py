@@ -80,11 +80,12 @@ class Pool:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The resource that takes the greatest share of the time, and the next one."""
+    """The resource that takes the greatest share of the time, and the next one; `shares`: of the time, by resource."""
 
     resource: str
     share: float
     second: str | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

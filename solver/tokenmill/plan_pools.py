@@ -153,7 +153,7 @@ def bottleneck_of(pools: Sequence[Pool], evaluated: Iterable[Evaluated], workloa
     if not ranked:
         return None
     second = ranked[1][0] if len(ranked) > 1 and ranked[1][1] > 0 else None
-    return Bottleneck(ranked[0][0], ranked[0][1], second)
+    return Bottleneck(ranked[0][0], ranked[0][1], second, dict(ranked))
 
 
 def _by_part(shares: Mapping[str, float], pools: Sequence[Pool]) -> dict[str, float]:
