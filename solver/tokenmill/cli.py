@@ -17,6 +17,7 @@ from tokenmill.cli_fleet import compare, pareto, sweep
 from tokenmill.cli_measured import calibrate, validate
 from tokenmill.cli_plan import answers, explore, export, report
 from tokenmill.cli_questions import fits, simulate, size
+from tokenmill.cli_sizes import sizes
 from tokenmill.errors import Mistake, ProblemError
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ app.command()(validate)
 app.command()(sweep)
 app.command()(pareto)
 app.command()(compare)
+app.command()(sizes)
 app.command()(claim)
 app.command()(answers)
 app.command()(explore)
