@@ -88,7 +88,7 @@ def _limit(expr: sp.Expr, symbol: sp.Symbol, goal: sp.Expr) -> sp.Expr:
         if far in ends:
             settled: sp.Expr = node.args[ends.index(far)]
         else:
-            settled = node.func(*(end for end in ends if end is not sp.oo), evaluate=False)
+            settled = node.func(*(end for end in ends if end is not sp.oo))
         return _limit(expr.xreplace({node: settled}), symbol, goal)
     direction = "-" if goal is sp.oo else "+"
     return sp.limit(expr, symbol, goal, direction)

@@ -8,6 +8,7 @@ import sympy as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokenmill import derive_plot
 from tokenmill.derive import Derivation, derive, library, listing
 from tokenmill.derive_solve import invert
 from tokenmill.errors import ProblemError
@@ -145,3 +146,114 @@ def test_formulas_and_stages_share_one_vocabulary():
     for stage in stages().values():
         for name in ("llama-3.1-8b", "mixtral-8x7b-v0.1", "deepseek-v3"):
             assert stage.roles(load_architecture(name))
+
+
+def test_a_limit_is_what_the_formula_tends_to():
+    # N products and N - 1 sums over 4N + 2 bytes of 16-bit numbers: one half for long vectors
+    found = derive("roofline.dot_product_intensity").limit("vector_length", "inf").given({"element_width": 2})
+    assert found.value == pytest.approx(0.5)
+    # a batch without limit spreads the weights: a token reads its own cache alone
+    ceiling = derive("serving.decode_throughput").limit("batch_size", "inf")
+    numbers = {"W": 1e12, "eta_W": 1, "replica_devices": 2, "context_tokens": 1000, "kv_token_bytes": 1e6}
+    assert ceiling.given(numbers).value == pytest.approx(2000)
+    without = derive("roofline.time").limit("flops", "inf")
+    assert "infinity" in without.text()
+    assert without.json()["value"] is None
+    # the larger of two is settled before the limit: without work the bytes remain
+    assert (
+        derive("roofline.time").limit("flops", "0").latex().strip() == r"T_{roofline} = \frac{bytes_{moved}}{W \eta_W}"
+    )
+
+
+def test_a_series_agrees_near_its_point():
+    numbers = {"n_chips": 1e4, "lambda_chip": 1e-7, "run_time_given": 100.0}
+    found = derive("reliability.survival").series("run_time_given").given(numbers).value
+    # a thousandth of the square of a tenth over four factorial and less
+    assert found == pytest.approx(math.exp(-0.1), abs=0.1**4 / 24)
+    assert found != pytest.approx(math.exp(-0.1), abs=1e-9)
+
+
+def test_a_derivative_carries_its_dimension_and_case():
+    found = derive("roofline.time").derivative("flops")
+    numbers = {"F": 1e15, "eta_F": 0.5, "W": 1e12, "eta_W": 1, "bytes_moved": 1e9}
+    assert found.json()["unit"] == "s/FLOP"
+    assert found.given({**numbers, "flops": 1e15}).value == pytest.approx(2e-15)
+    assert found.given({**numbers, "flops": 1e9}).value == 0
+
+
+def test_an_elasticity_is_a_share_of_time():
+    found = derive("serving.decode_step").elasticity("batch_size")
+    # cache reads are 10 of 40 GB: one percent more sequences takes a quarter of a percent more time
+    numbers = {"weight_bytes": 30e9, "batch_size": 10, "context_tokens": 1000, "kv_token_bytes": 1e6}
+    assert found.given(numbers).value == pytest.approx(0.25)
+
+
+def test_two_formulas_are_made_one():
+    found = derive("training.cost").eliminate("mfu_given", "training.flops_utilisation")
+    # 6·N·D at 400 TFLOP/s, whatever the peak: 6e21/4e14 s at 3.6 dollars an hour
+    numbers = {"N_train": 1e9, "D": 1e12, "achieved_rate": 4e14, "rent_price": 1e-3, "goodput_given": 1}
+    assert found.given(numbers).value == pytest.approx(6e21 / 4e14 * 1e-3)
+    batch = derive("serving.decode_throughput").eliminate("batch_size", "serving.largest_batch")
+    assert "taken as R_max" in batch.text()
+    assert not any(symbol.name == "batch_size" for symbol in batch.symbols)
+    # backwards too: the other formula is solved for the symbol
+    hours = derive("training.cost").eliminate("N_train", "training.chip_hours")
+    assert hours.given({"chip_hours": 1000, "rent_price": 1 / 3600, "goodput_given": 1}).value == pytest.approx(1000)
+
+
+def test_changes_name_their_mistakes():
+    with pytest.raises(ProblemError, match="--limit"):
+        derive("roofline.ridge").limit("F", "soon")
+    with pytest.raises(ProblemError, match="--limit"):
+        derive("roofline.ridge").limit("nothing", "inf")
+    with pytest.raises(ProblemError, match="--eliminate"):
+        derive("roofline.ridge").eliminate("F", "money.rent")
+    with pytest.raises(ProblemError, match="--plot"):
+        derive_plot.curve(derive("roofline.ridge"), {"F": "1:2"})
+    with pytest.raises(ProblemError, match="--plot"):
+        derive_plot.curve(derive("roofline.ridge").given({"W": 1}), {"F": "3:2"})
+
+
+def test_a_plot_shows_the_values_it_is_given(tmp_path):
+    ridge = derive("roofline.ridge").given({"W": "1 TB/s"})
+    drawn = derive_plot.curve(ridge, {"F": "1e12:100e12"})
+    assert drawn.values[0][0] == pytest.approx(1.0)
+    assert drawn.values[-1][0] == pytest.approx(100.0)
+    text = derive_plot.as_text(ridge, drawn)
+    assert "ridge against F, by factors" in text
+    assert text.count("*") == len(drawn.values)
+    table = derive_plot.curve(derive("roofline.ridge"), {"F": "1e12:2e12", "W": "1e12:2e12"})
+    assert table.values[0][-1] == pytest.approx(0.5)
+    assert "across" in derive_plot.as_text(derive("roofline.ridge"), table)
+    pytest.importorskip("matplotlib")
+    derive_plot.write_figure(ridge, drawn, tmp_path / "ridge.svg")
+    assert (tmp_path / "ridge.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
+    with pytest.raises(ProblemError, match="svg"):
+        derive_plot.write_figure(ridge, drawn, tmp_path / "ridge.txt")
+
+
+def test_a_model_of_the_catalogue_fills_what_is_asked_of_it_as_a_whole():
+    step = derive("serving.decode_step").given(
+        {"model": "llama-3.1-8b", "chip": "h100-sxm", "batch": 1, "context_tokens": 1}
+    )
+    values = {name: given.value for name, given in step.values.items()}
+    # published: 8,030,261,248 parameters of 2 bytes; 2·32 layers·8 heads·128·2 bytes a token
+    assert values["weight_bytes"] == pytest.approx(2 * 8030261248)
+    assert values["kv_token_bytes"] == 131072
+    assert values["batch_size"] == 1
+    assert "numbers:" in step.text()
+    assert max(map(len, step.text().splitlines())) < 220
+
+
+def test_a_quadratic_gives_the_root_that_its_symbol_may_have():
+    found = made(a**2 + a * b).solve_for("derive_a").given({"derive_b": 1.0, "derive_y": 6.0})
+    assert found.value == pytest.approx(2.0)
+
+
+def test_an_even_curve_is_solved_on_both_sides_of_its_peak():
+    error = (
+        derive("evaluation.standard_error")
+        .solve_for("accuracy")
+        .given({"suite_prompts": 100, "standard_error": 0.0499})
+    )
+    assert error.value * (1 - error.value) / 100 == pytest.approx(0.0499**2)
