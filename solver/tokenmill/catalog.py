@@ -219,13 +219,23 @@ class Catalog:
         return Figure(median(row.share for row in rows), "1", "median of measured all-reduces over nodes", "guess")
 
     def with_chips(self, stated: Mapping[str, Mapping[str, Any]]) -> Catalog:
-        """Return the catalogue with chips of a problem file: {name: {key of `own_chip`: SI value, like: name}}."""
+        """Return the catalogue with chips of a problem file: {name: {key of `own_chip`: SI value, like: name}}.
+
+        Systems whose links are those of a chip that is replaced have the links of the new one.
+        """
         idle = self.power["gpu-idle-power-fraction"].figure.value
         own = [
             own_chip(name, fields, self.chips.get(name), self.chips.get(fields.get("like") or ""), idle)
             for name, fields in stated.items()
         ]
-        return self.overlaid(chips=own)
+        before = {chip.id: self.chips[chip.id] for chip in own if chip.id in self.chips}
+        after = {chip.id: chip for chip in own}
+        systems = [
+            _relinked(system, before[system.chip], after[system.chip])
+            for system in self.systems.values()
+            if system.chip in before
+        ]
+        return self.overlaid(chips=own, systems=systems)
 
     def overlaid(
         self, chips: Iterable[Chip] = (), systems: Iterable[System] = (), prices: Iterable[Price] = ()
@@ -329,6 +339,17 @@ def _tables(root: Path, extra: Path | None, folder: str) -> list[tuple[str, Entr
     own = read_toml(extra / folder) if extra else {}
     merged = {id: {**shipped.get(id, {}), **own.get(id, {})} for id in {**shipped, **own}}
     return [(id, Entry(f"{folder}.{id}", table), id in own) for id, table in merged.items()]
+
+
+def _relinked(system: System, before: Chip, after: Chip) -> System:
+    """Return a system of a chip that was replaced, with links that were the chip's own in the proportion of the new ones."""
+    links: dict[str, Any] = {}
+    if before.scale_up and system.scale_up == before.scale_up:
+        share = after.scale_up / before.scale_up
+        links = {name: getattr(system, name) * share for name in ("scale_up", "scale_up_pair", "link_bandwidth")}
+    if system.host_link == before.host_link:
+        links["host_link"] = after.host_link
+    return replace(system, **links)
 
 
 def _own_prices(extra: Path, chips: Mapping[str, Chip], cite: Callable[[str, tuple[str, ...]], str]) -> list[Price]:

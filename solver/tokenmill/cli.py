@@ -14,6 +14,7 @@ from tokenmill.cli_catalog import catalog_app, import_app
 from tokenmill.cli_claim import claim
 from tokenmill.cli_derive import derive
 from tokenmill.cli_fleet import compare, pareto, sweep
+from tokenmill.cli_matrix import matrix
 from tokenmill.cli_measured import calibrate, validate
 from tokenmill.cli_plan import answers, explore, export, report
 from tokenmill.cli_questions import fits, simulate, size
@@ -40,6 +41,7 @@ app.command()(sweep)
 app.command()(pareto)
 app.command()(compare)
 app.command()(sizes)
+app.command()(matrix)
 app.command()(claim)
 app.command()(answers)
 app.command()(explore)
