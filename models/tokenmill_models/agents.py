@@ -64,7 +64,7 @@ def calling(arch: Architecture) -> Role:
     rules += (*limit_rules("ttft", times["ttft"]), *limit_rules("e2e", times["e2e"]))
     axes = (own.IDLE, *role.axes)
     ports = {name: role.ports[name] for name in ("ranks", "power_idle", "power_loaded")} | {"rate": units}
-    return replace(role, graph=graph, rules=rules, ports=ports, figures=figures, axes=axes)
+    return replace(role, graph=graph, rules=rules, ports=ports, figures=figures, axes=axes, hardware="accelerator")
 
 
 def _named(graph: Graph, name: str) -> sp.Symbol:

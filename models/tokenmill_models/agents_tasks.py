@@ -21,7 +21,7 @@ SPREAD = Source(
 )
 QUANTILE = {"p50": sp.Float(0.0), "p95": sp.Float("1.6448536269514722"), "p99": sp.Float("2.3263478740408408")}
 WIDTH = QUANTILE["p95"]
-NEARLY_SURE = sp.Float("0.999999")
+NEARLY_SURE, HARDLY = sp.Float("0.999999"), sp.Float("1e-9")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def define_task(graph: Graph) -> Task:
     failing = (1 - own.success) ** allowed
     attempts = graph.let(
         "task_attempts", "1", "mean attempts of a task",
-        sp.Piecewise(((1 - failing) / own.success, own.success > 0), (allowed, True)), source=GEOMETRIC,
+        sp.Piecewise(((1 - failing) / maximum(own.success, HARDLY), own.success > 0), (allowed, True)), source=GEOMETRIC,
     )  # fmt: skip
     success = graph.let("task_success", "1", "share of tasks that succeed", 1 - failing, source=GEOMETRIC)
     graph.let("task_written", "1", "tokens that a task writes in all its attempts", attempts * own.calls * own.answer)
@@ -110,7 +110,7 @@ def task_times(graph: Graph, task: Task, call: dict[str, sp.Expr]) -> dict[str, 
 def _attempts_at(graph: Graph, task: Task, word: str) -> sp.Symbol:
     """Define the attempts that a share of tasks does not pass."""
     exceed = ONE_PERCENTILE[word]
-    failing = 1 - minimum(own.success, NEARLY_SURE)
+    failing = 1 - maximum(HARDLY, minimum(own.success, NEARLY_SURE))
     needed = sp.Piecewise(
         (maximum(1, sp.ceiling(sp.log(exceed) / sp.log(failing))), own.success > 0), (task.allowed, True)
     )

@@ -37,7 +37,11 @@ def run_role(operators: tuple[Operator, ...], parts: Mapping[str, Role], domains
     graph = Graph()
     flow = define_flow(graph, operators, in_memory)
     times = _times(graph, parts)
-    wall = graph.let("data_wall", "s", "length of the run: the slowest pool", maximum(*times.values()), source=BALANCE)
+    taken = [_port(part, "time", "s") for part in parts]
+    wall = graph.let(
+        "data_wall", "s", "length of the run: the common pace, or that of the slowest pool whose size is held; and its start and end",
+        maximum(*taken, _node_time()) + own.startup, source=BALANCE,
+    )  # fmt: skip
     ports = {"duration": wall} | {
         name: graph.let(f"data_{name}", dimension, f"{name} of all pools", sp.Add(*(_port(part, name, dimension) for part in parts)))
         for name, dimension in (("ranks", "1"), ("power_idle", "W"), ("power_loaded", "W"))
@@ -52,26 +56,44 @@ def run_role(operators: tuple[Operator, ...], parts: Mapping[str, Role], domains
         *(Rule(f"pace_{part}", _port(part, "pace", "s"), _port(CPU, "pace", "s"), "equal", "all pools have one pace", "s")
           for part in parts if part != CPU),
     ]  # fmt: skip
-    shares = {"cores": times["cpu"], "store": times["storage"]}
-    if "accelerators" in times:
-        shares["compute"] = times["accelerators"]
+    shares = _shares(graph, parts, times)
     return Role("corpus", "run", (), graph, tuple(rules), (), ports, figures | mixed, shares, parts=dict(parts))
+
+
+def _node_time() -> sp.Expr:
+    """Time [s] that the nodes take to read from the store and write to it, at what one of them gets."""
+    return _port(STORE, "node_time", "s") * _port(CPU, "crowding", "1")
 
 
 def _times(graph: Graph, parts: Mapping[str, Role]) -> dict[str, sp.Symbol]:
     """Define the time [s] of the cores, of the store with the links to it, and of the slowest pool of accelerators."""
-    node_time = _port(STORE, "node_time", "s") / _port(CPU, "nodes", "1")
     found = {
         "cpu": graph.let("time_cores", "s", "time that the cores take", _port(CPU, "core_time", "s")),
         "storage": graph.let(
             "time_store", "s", "time that the store takes: itself, or the links of the nodes that read and write",
-            maximum(_port(STORE, "time", "s"), node_time, _port(CPU, "link_time", "s")),
+            maximum(_port(STORE, "worked", "s"), _node_time(), _port(CPU, "link_time", "s")),
         ),
     }  # fmt: skip
-    others = [_port(part, "time", "s") for part in parts if part not in (CPU, STORE)]
+    others = [_port(part, "worked", "s") for part in parts if part not in (CPU, STORE)]
     if others:
         slowest = maximum(*others) if len(others) > 1 else others[0]
         found["accelerators"] = graph.let("time_accelerators", "s", "time that the slowest model takes", slowest)
+    return found
+
+
+def _shares(graph: Graph, parts: Mapping[str, Role], times: Mapping[str, sp.Symbol]) -> dict[str, sp.Symbol]:
+    """Define the time of systems that each resource takes: pools of one pace are told apart by how large they must be.
+
+    The store is weighed with the servers that read from it and write to it: it binds where its time is longer than the cores'.
+    """
+    servers = 1 / _port(CPU, "crowding", "1")
+    found = {
+        "cores": graph.let("server_time_cores", "s", "time of servers that the cores' work takes", times["cpu"] * servers),
+        "store": graph.let("server_time_store", "s", "time of servers that the store takes", times["storage"] * servers),
+    }  # fmt: skip
+    models = [_port(part, "worked", "s") * _port(part, "nodes", "1") for part in parts if part not in (CPU, STORE)]
+    if models:
+        found["compute"] = graph.let("system_time_models", "s", "time of systems of accelerators", sp.Add(*models))
     return found
 
 
@@ -94,7 +116,7 @@ def _figures(
         others = [other for key, other in times.items() if key != name]
         found[f"time.{name}"] = time
         found[f"time_if_doubled.{name}"] = graph.let(
-            f"doubled_{name}", "s", f"length of the run with twice the {name}", maximum(time * HALF, *others), source=BALANCE
+            f"doubled_{name}", "s", f"length of the run with twice the {name}", maximum(time * HALF, *others) + own.startup, source=BALANCE
         )  # fmt: skip
     for operator in operators:
         if operator.do == "deduplicate" and operator.method == "minhash":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
@@ -30,6 +30,7 @@ connections = _input("connections", "node_connections", "1", "connections to the
 use = _input("core_use", "core_use", "1", "share of the cores' time that the operators get")
 mixture = _input("mixture_tokens", "mixture_asked", "1", "tokens of the mixture; 0: as many as are left", "nonnegative")
 epochs_most = _input("max_epochs", "epochs_most", "1", "most times that a domain may be passed over")
+startup = _input("startup", "startup_time", "s", "time in which pools are had and do no work: machines start, last documents trail", "nonnegative")  # fmt: skip
 held = declare(
     "units_held", "1", "chips or units that the file holds for a pool; 0: chosen", origin="input.layout.chips"
 )
@@ -117,7 +118,7 @@ STANDARD = ("extract", "language", "filter", "deduplicate", "tokenise", "write")
 
 
 def operators_of(values: Mapping[str, object]) -> tuple[Operator, ...]:
-    """Return the operators of a workload; raises ValueError where one that needs a model has none."""
+    """Return the operators of a workload; raises ValueError (key, found, allowed) where one that needs a model has none."""
     listed = values.get("operators")
     rows = listed if isinstance(listed, list | tuple) else DEFAULT
     found = tuple(
@@ -126,18 +127,16 @@ def operators_of(values: Mapping[str, object]) -> tuple[Operator, ...]:
     )  # fmt: skip
     for operator in found:
         if operator.do in ("embed", "synthesise") and not operator.model:
-            raise ValueError(
-                f"operators[{operator.at}].model: found nothing; allowed: a model, since {operator.do} needs one"
-            )
+            raise ValueError(f"operators[{operator.at}].model", "nothing", f"a model: {operator.do} needs one")
     return found
 
 
-HOUR, DAY, YEAR, STEP = 3600.0, 86400.0, 365 * 86400.0, 1.2
+HOUR, DAY, YEAR, STEP = 3600.0, 86400.0, 365 * 86400.0, 1.15
 
 
 def _paces(known: Mapping[str, float]) -> tuple[float, ...]:
-    """Times [s] from the deadline (or a year) down to an hour, each a sixth shorter than the one before."""
-    found = [known.get(deadline.name, YEAR)]
+    """Times [s] from the deadline (or a year) down to an hour, each 1.15 times the next."""
+    found = [max(HOUR, known.get(deadline.name, YEAR) - known.get(startup.name, 0.0))]
     while found[-1] / STEP > HOUR:
         found.append(found[-1] / STEP)
     return tuple(found)
@@ -146,7 +145,12 @@ def _paces(known: Mapping[str, float]) -> tuple[float, ...]:
 PACE = Axis(
     "pace", "layout.pace_seconds", (HOUR, DAY, 30 * DAY), "seconds in which every pool does its part", pace, grid=_paces
 )
-AXES = {**ENGINE_AXES, "pace": PACE}
+FULL = {
+    "batch": replace(ENGINE_AXES["batch"], values=(8, 32, 128, 512, 2048), grid=None),
+    "chunk": replace(ENGINE_AXES["chunk"], values=(8192,)),
+}
+"""Choices of replicas that are always full: steps as large as they may be, and the batch near the most that fits."""
+AXES = {**ENGINE_AXES, **FULL, "pace": PACE}
 
 _MEMBERS = (
     Input("operators[].do", "choice", "what it does", among=OPERATORS, required=True),
@@ -176,6 +180,7 @@ INPUTS = (
     Input("text_share", "number", "bytes of text that extraction leaves over bytes of its input", text_share, default=0.2, maximum=1.0),
     Input("bytes_per_token", "number", "bytes of text of a token", bytes_per_token, "B", default=4.2),
     Input("token_bytes", "number", "bytes of a token as it is stored", token_bytes, "B", default=4.0),
+    Input("startup", "number", "time in which pools are had and do no work: machines start, last documents trail", startup, "s", default=HOUR),
     Input("tokens", "number", "tokens that must be left at the end", wanted, minimum=1),
     Input("streaming", "flag", "operators that need no barrier hand documents on without a copy", streaming, default=False),
     Input("keep_copies", "flag", "every intermediate copy stays until the end", copies, default=True),

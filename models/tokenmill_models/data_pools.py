@@ -41,7 +41,13 @@ def _ports(graph: Graph, name: str, units: sp.Expr, time: sp.Symbol, idle: sp.Ex
     """Define what the run reads of a pool; pace and its inverse keep rows of one pace apart from those of another."""
     return {
         "ranks": graph.let(f"{name}_ranks", "1", "ranks of the pool", units),
-        "time": time,
+        "time": graph.let(
+            f"{name}_taken",
+            "s",
+            "time that the run reckons with: the common one, or that of a size which the file holds",
+            sp.Piecewise((time, own.held > 0), (own.pace, True)),
+        ),
+        "worked": time,
         "pace": graph.let(f"{name}_pace", "s", "time in which the pool does its part", own.pace),
         "haste": graph.let(f"{name}_haste", "1/s", "inverse of that time", 1 / own.pace),
         "power_idle": graph.let(f"{name}_power_idle", "W", "draw of the pool at rest", idle),
@@ -49,8 +55,12 @@ def _ports(graph: Graph, name: str, units: sp.Expr, time: sp.Symbol, idle: sp.Ex
     }
 
 
-def _in_time(time: sp.Symbol) -> Rule:
-    return Rule("pace", time, own.pace, "limit", "the pool does its part in the common time", "s", "layout.chips")
+def _in_time(time: sp.Symbol) -> tuple[Rule, ...]:
+    whole = own.pace + own.startup
+    return (
+        Rule("pace", time, own.pace, "limit", "the pool does its part in the common time", "s", "layout.chips"),
+        Rule("deadline", whole, own.deadline, "limit", "the common time ends before the deadline", "s", "deadline"),
+    )
 
 
 def cpu_role(operators: tuple[Operator, ...], in_memory: bool) -> Role:
@@ -80,9 +90,9 @@ def cpu_role(operators: tuple[Operator, ...], in_memory: bool) -> Role:
     ports = _ports(graph, "cpu", units, time, units * energy.idle, units * energy.tdp) | {
         "core_time": core_time,
         "link_time": link_time,
-        "nodes": graph.let("cpu_nodes", "1", "servers of the pool", units / own.system_chips),
+        "crowding": graph.let("cpu_crowding", "1", "inverse of the servers of the pool", own.system_chips / units),
     }
-    rules = [_in_time(time)]
+    rules = [*_in_time(time)]
     if in_memory:
         rules.append(Rule("memory", flow.buckets, units * memory, "capacity", "signatures and buckets fit the servers' memory", "B", "shuffle"))  # fmt: skip
     figures = {
@@ -119,11 +129,12 @@ def storage_role(operators: tuple[Operator, ...], in_memory: bool) -> Role:
     node_read = minimum(own.store_read, own.store_connection * own.connections)
     node_write = minimum(own.store_write, own.store_connection * own.connections)
     ports = _ports(graph, "storage", units, time, 0 * units * energy.idle, 0 * units * energy.tdp) | {
+        "time": time,
         "node_time": graph.let("storage_node_time", "s", "time that one node would take", flow.read / node_read + flow.written / node_write),
     }  # fmt: skip
     rules = (
         Rule("capacity", flow.kept, units * M, "capacity", "the store holds the corpus and every copy", "B", "layout.chips"),
-        _in_time(time),
+        *_in_time(time),
     )  # fmt: skip
     figures = {
         "bytes_read": flow.read,
@@ -153,16 +164,17 @@ def model_role(operator: Operator, arch: Architecture, operators: tuple[Operator
         sp.Piecewise((own.held / share, own.held > 0), (maximum(1, sp.ceiling(answers / (rate * own.pace))), True)), source=PACED,
     )  # fmt: skip
     time = graph.let("model_time", "s", "time of all answers", answers / (rate * replicas))
-    ports = _ports(
-        graph, "model", leaf.ranks * replicas, time, role.ports["power_idle"] * replicas, role.ports["power_loaded"] * replicas
-    )  # fmt: skip
+    ranks = leaf.ranks * replicas
+    ports = _ports(graph, "model", ranks, time, ranks * energy.idle, ranks * energy.tdp) | {
+        "nodes": graph.let("model_nodes", "1", "systems of the pool", share * replicas / own.system_chips),
+    }
     figures = {**role.figures, "requests_per_second": rate, "replicas": replicas, "wall_time": time}
     whole = Rule("whole", share, replicas * share, "divides", "chips held are whole replicas", cure="layout.chips")
-    axes = (*role.axes, own.PACE)
+    axes = (*(own.FULL.get(axis.name, axis) for axis in role.axes), own.PACE)
     model = f"operators.{operator.at}.model"
     return replace(
-        role, name=operator.do, axes=axes, graph=graph, rules=(*role.rules, _in_time(time), whole), ports=ports,
-        figures=figures, model=model,
+        role, name=operator.do, axes=axes, graph=graph, rules=(*role.rules, *_in_time(time), whole), ports=ports,
+        figures=figures, model=model, hardware="accelerator",
     )  # fmt: skip
 
 

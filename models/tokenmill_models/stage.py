@@ -203,8 +203,9 @@ class StageModel:
     `roles(architecture)` returns the roles; `architecture` is None where the stage has no model. `axes`: every axis
     of every role, once (their keys are keys of the file). `demand` None means a run. `yields`: objective name to the port that it divides by: {"cost_per_token": {"output": port, "all":
     port}} in units per unit of demand (pool) or per run (run). `staffed(architecture, models, values)` returns the roles where
-    they depend on further models (by the name of the input of kind "architecture"; of a list of tables: ``steps.2.model``), or
-    on the workload's values by dotted key; None: `roles` alone. `parts`: names of parts of a run that may have a table of
+    they depend (a ValueError of key, found, allowed refuses what the values lack) on
+    further models (by the name of the input of kind "architecture"; of a list of tables: ``steps.2.model``), or on the
+    workload's values by dotted key; None: `roles` alone. `parts`: names of parts of a run that may have a table of
     their own. `hardware`: words of HARDWARE that its roles need beside systems that compute.
     """
 

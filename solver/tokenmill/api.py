@@ -204,7 +204,7 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
         power = _power_matters(problem) or bool(named(workload, stage))
         further = {key: load_architecture(name, problem.base) for key, name in _further_models(workload, stage)}
         may = systems if named(workload, stage) else tuple(system for system in systems if system.id not in users)
-        ask = Ask(a_replica(workload, stage), stage, problem, data, model, may, power, further)
+        ask = Ask(a_replica(workload, stage), stage, problem, data, model, may, power, further, tuple(found.offers))
         found.searched.append(search_near(ask, search))
         found.stages[workload.name] = stage
         if closed(workload, stage):

@@ -18,9 +18,11 @@ from tokenmill.candidates.columns import Column, CouplingUse, Dropped, WorkloadC
 from tokenmill.candidates.evaluate import MACHINE, GroupTable, Setting, Tally, blocks
 from tokenmill.candidates.gather import Gathered, Read, columns_of, gather, plain
 from tokenmill.candidates.program import ONLY, PART, Needs, Program, group_leaves, prepare
+from tokenmill.candidates.thrift import cheapest
 from tokenmill.catalog import Catalog, System
 from tokenmill.catalog_stores import STORE, suits
-from tokenmill.errors import CatalogError
+from tokenmill.errors import CatalogError, Mistake, ProblemError
+from tokenmill.offers import Offer
 from tokenmill.problem import Problem, Workload
 from tokenmill.topology import Machine, machine_of
 from tokenmill_models.stage import Role, Route, StageModel
@@ -57,6 +59,7 @@ class Ask:
     """A workload with all that its search reads.
 
     `power_matters`: the programme reads power (limits, own electricity). `models`: further models by the input that names them.
+    `offers`: what can be had, and at what price.
     """
 
     workload: Workload
@@ -67,6 +70,7 @@ class Ask:
     systems: tuple[System, ...]
     power_matters: bool = False
     models: Mapping[str, Any] = field(default_factory=dict)
+    offers: tuple[Offer, ...] = ()
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
@@ -76,11 +80,18 @@ class Ask:
     @cached_property
     def roles(self) -> dict[str, Role]:
         """The stage's roles for this model, by name."""
-        made = (
-            self.stage.staffed(self.architecture, self.models, self.workload.values)
-            if self.stage.staffed
-            else self.stage.roles(self.architecture)
-        )
+        stage = self.stage
+        try:
+            made = (
+                stage.staffed(self.architecture, self.models, self.workload.values)
+                if stage.staffed
+                else stage.roles(self.architecture)
+            )
+        except ValueError as error:
+            if len(error.args) != 3:
+                raise
+            key, found, allowed = error.args
+            raise ProblemError([Mistake(f"workload.{self.workload.name}.{key}", found, allowed)]) from error
         return {role.name: role for role in made}
 
     def model_of(self, role: Role) -> Any:
@@ -137,7 +148,10 @@ def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[G
     program = prepare(role)
     parts = {name: _search_role(ask, part, left_out) for name, part in role.parts.items()}
     tallies: list[tuple[str, Tally]] = [entry for _, inner in parts.values() for entry in inner]
-    part_rows = {name: rows for name, (rows, _) in parts.items()}
+    part_rows = {
+        name: cheapest(rows, program, name, ask.problem, ask.offers, ask.power_matters)
+        for name, (rows, _) in parts.items()
+    }
     settings: list[tuple[str, Context, dict[str, Any]]] = []
     for system in _allowed(ask, role):
         try:
