@@ -19,7 +19,7 @@ from tokenmill.milp.objective import objective
 from tokenmill.milp.sets import build_sets
 from tokenmill.problem import Objective, Ownership
 
-PROBLEMS, FEW, MOST_PLANS = 200, 60, 6000
+PROBLEMS, FEW, MOST_PLANS = 300, 60, 6000
 
 
 def programme(case: Case):

@@ -23,7 +23,7 @@ from tokenmill.offers import Offer
 from tokenmill.problem import Hardware, Horizon, Limits, Objective, Owned, Ownership, Problem, Workload
 
 FEATURES = ("slices", "spot", "share", "owned", "reserve", "tier", "spares", "shed", "elastic", "chips", "maintenance")
-PROBLEMS, MOST = 150, 4
+PROBLEMS, FEW, MOST = 300, 100, 4
 SHARES = {"day": 0.4, "night": 0.6}
 OUTAGE = 0.01
 TOKENS = 100.0
@@ -203,33 +203,34 @@ def same(case: Fleet, plan: Solution) -> bool:
     return found is None if expected == inf else found == pytest.approx(expected, rel=1e-6)
 
 
-def test_every_number_of_systems_tried():
+@pytest.mark.parametrize("problems", [FEW, pytest.param(PROBLEMS, marks=pytest.mark.slow)])
+def test_every_number_of_systems_tried(problems):
     plans = 0
-    for seed in range(PROBLEMS):
+    for seed in range(problems):
         case = fleet(seed)
         plan = solved(case)
         assert same(case, plan), (seed, sorted(case.on), tried(case), plan.termination)
         if plan.termination.objective is not None:
             assert plan.residual is not None
             plans += 1
-    assert plans > PROBLEMS * 2 // 3
+    assert plans > problems * 2 // 3
 
 
 def test_each_feature_decides():
     changed = dict.fromkeys(FEATURES, 0)
-    for seed in range(PROBLEMS):
+    for seed in range(FEW):
         case = fleet(seed)
         with_it = tried(case)
         for feature in case.on - {"slices", "elastic"}:
             less = replace(case, on=case.on - {feature} - ({"share"} if feature == "spot" else set()))
             changed[feature] += tried(less) != pytest.approx(with_it, rel=1e-9)
     for feature in ("spot", "share", "owned", "reserve", "tier", "spares", "shed", "chips", "maintenance"):
-        assert changed[feature] >= 5, changed
+        assert changed[feature] >= 4, changed
 
 
 @pytest.mark.skipif(cbc() is None, reason="CBC is not installed: the extra 'cbc' brings it to PuLP 4")
 def test_second_solver_agrees():
-    for seed in range(0, PROBLEMS, 3):
+    for seed in range(0, FEW, 2):
         case = fleet(seed)
         asked, table, elastic = stated(case)
         build = formulate(build_sets(asked, [columns(case)], offers(case), (), table, table, elastic)).build

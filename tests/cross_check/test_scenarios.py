@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, inf
 from random import Random
 
@@ -82,6 +83,37 @@ def test_what_knowing_is_worth():
     assert f"value of perfect information: {best - known:,.6g}" in notes
     assert f"value of the stochastic solution: {commit[3] - best:,.6g}" in notes  # the mean is 30: three systems
     assert plan.residual is not None
+
+
+def test_what_the_mean_plan_loses_by_every_commitment_tried():
+    """Buying n systems of 10 units/s and renting what a future lacks: the mean's own best n, priced over all futures, less the best n."""
+    rng, above = Random(11), 0
+    for _ in range(12):
+        chances = [0.2, 0.3, 0.5]
+        demands = [round(rng.uniform(5.0, 80.0), 1) for _ in chances]
+        price = rng.choice([50_000.0, 70_000.0, 90_000.0, 120_000.0])
+        futures = tuple(
+            Scenario(f"s{n}", chance, demand=demand / 25.0)
+            for n, (chance, demand) in enumerate(zip(chances, demands, strict=True))
+        )
+        asked = replace(problem(hardware={"ownership": Ownership(life=YEAR)}), scenarios=futures)
+        columns = [pool(pool_column(), pool_column(system="bought"))]
+        plan = solve(asked, columns, [rent(16.0), buy(price, system="bought")], demand=25.0)
+
+        def cost(bought: int, demand: float, price: float = price) -> float:
+            return bought * price + max(0, ceil(demand / 10.0 - 1e-9) - bought) * 16.0 * HOURS
+
+        over = {n: sum(c * cost(n, d) for c, d in zip(chances, demands, strict=True)) for n in range(10)}
+        best = min(over.values())
+        mean = sum(c * d for c, d in zip(chances, demands, strict=True))
+        of_mean = {n: cost(n, mean) for n in range(10)}
+        tied = [n for n in of_mean if of_mean[n] == min(of_mean.values())]
+        assert plan.termination.objective == pytest.approx(best)
+        (note,) = [note for note in plan.notes if note.startswith("value of the stochastic solution")]
+        said = float(note.split(": ")[1].split()[0].replace(",", ""))
+        assert any(said == pytest.approx(over[n] - best, rel=1e-4, abs=1e-3) for n in tied)
+        above += said > 0.0
+    assert above >= 4
 
 
 def test_a_future_without_supply_leaves_no_plan_or_a_dear_one():

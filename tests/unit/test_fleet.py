@@ -92,6 +92,22 @@ def test_spot_is_used_from_a_file_and_robustness_has_a_price():
     assert {p.market for p in spread.purchases} == {"spot", "on-demand"}
 
 
+@pytest.mark.parametrize(("demand", "times"), [(1.5, 1.0), (1.0, 1.5), (1.5, 1.5)])
+def test_to_hold_at_half_as_much_again_is_the_harder_problem_itself(demand, times):
+    """All times longer by a factor: the same limits divided by it, at a demand that is larger by it."""
+    robust = solve(load_problem(FILE, [("limits.robust", f"{{ demand = {demand}, times = {times} }}")]))
+    rate, limits = 600.0 * demand * times, ("ttft", "tpot")
+    stated = load_problem(FILE).workloads[0].values
+    tighter = [
+        (f"workload.chat.slo.{name}.{word}", f'"{value / times!r} s"')
+        for name in limits
+        for word, value in (stated.get(f"slo.{name}") or {}).items()
+        if value is not None
+    ]
+    harder = solve(load_problem(FILE, [("workload.chat.demand.requests_per_second", repr(rate)), *tighter]))
+    assert robust.cost.total == pytest.approx(harder.cost.total)
+
+
 def test_other_plans_in_words():
     now, bought = (Had("a", "spot", 2.0, 16.0), Had("b", "buy", 1.0, 8.0)), Had("b", "buy", 1.0, 8.0)
     assert changes(now, (bought, Had("c", "on-demand", 3.0, 24.0))) == "3 c (on-demand) in place of 2 a (spot)"
