@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tokenmill import data
 from tokenmill.errors import Mistake, ProblemError
 from tokenmill.fleet_spares import with_spares
+from tokenmill.fleet_starts import begun, due
 from tokenmill.problem import Problem, Robust, Workload
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def planned(problem: Problem) -> Problem:
 
     All times grow by one factor: limits divided by it, at rates divided by it, are the same limits.
     """
+    problem = due(problem, [w.name for w in problem.workloads if w.starts > 0.0 and w.needs])
     times = _robust(problem).times
     if times == 1.0:
         return problem
@@ -65,6 +67,9 @@ def _divided(value: Any, by: float) -> Any:
 def adapt(problem: Problem, found: Any) -> None:
     """Fit what was found to the fleet: offers know failures and preemptions, columns the spot market and worse times."""
     robust = _robust(problem)
+    for name in found.demand:
+        found.demand[name], note = begun(problem, name, found.demand[name])
+        found.notes += [note] if note is not None else []
     found.offers = [_with_failures(offer, found.catalog) for offer in found.offers]
     found.served = {name: rates / _headroom(problem, found.stages[name], name) for name, rates in found.demand.items()}
     for name in found.demand:
