@@ -18,10 +18,10 @@ REPEATS = 3
 COMMAND = [sys.executable, "-c", "import sys; from tokenmill.cli import main; sys.exit(main())"]
 
 
-def seconds(words: list[str]) -> float:
+def seconds(words: list[str], repeats: int = REPEATS) -> float:
     """Return the least wall time of a process over some repeats."""
     times = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         start = time.perf_counter()
         done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
         times.append(time.perf_counter() - start)
@@ -43,12 +43,23 @@ def row(name: str, value: float, size: str, peer: str, peer_value: float) -> dic
     }
 
 
+def slowest_formula() -> tuple[float, str]:
+    """Return the greatest time over the first formula of every topic, and of how many."""
+    from tokenmill.derive import listing
+
+    first: dict[str, str] = {}
+    for found in listing():
+        first.setdefault(found["name"].partition(".")[0], found["name"])
+    return max(seconds([*COMMAND, "derive", name], 2) for name in first.values()), f"{len(first)} topics"
+
+
 def start_up() -> list[dict]:
     bare = seconds([sys.executable, "-c", "pass"])
     sympy = seconds([sys.executable, "-c", "import sympy"])
     return [
         row("tokenmill --help", seconds([*COMMAND, "--help"]), "process", "python -c pass", bare),
         row("tokenmill derive roofline.ridge", seconds([*COMMAND, "derive", "roofline.ridge"]), "process", "import sympy", sympy),
+        row("tokenmill derive, the slowest", *slowest_formula(), "import sympy", sympy),
         row("tokenmill derive", seconds([*COMMAND, "derive"]), "all formulas", "import sympy", sympy),
         row("tokenmill catalog list", seconds([*COMMAND, "catalog", "list"]), "process", "python -c pass", bare),
     ]  # fmt: skip

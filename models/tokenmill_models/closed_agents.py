@@ -78,13 +78,17 @@ split = _given("parallel_share", "1", "share of a task's calls that can be done 
 agents = _given("sub_agents", "1", "sub-agents that work side by side", "k")
 
 PROMPT_TOKENS = _form("agents.prompt_tokens", "Prompt tokens that a task computes where no prefix is reused", "1",
-                      n * S_0 + n * (n - 1) / 2 * (S_answer + S_tool), GROWTH)  # fmt: skip
+                      n * S_0 + n * (n - 1) / 2 * (S_answer + S_tool), GROWTH,
+    assumes=("every call adds one answer and one tool result",))  # fmt: skip
 PROMPT_TOKENS_REUSED = _form("agents.prompt_tokens_reused", "Prompt tokens that a task computes where the prefix is kept", "1",
-                             S_0 + (n - 1) * S_tool, REUSED)  # fmt: skip
+                             S_0 + (n - 1) * S_tool, REUSED,
+    assumes=("the prefix stays cached between calls",))  # fmt: skip
 CACHED_READS = _form("agents.cached_tokens", "Prompt tokens of a task that come from the cache", "1",
-                     (n - 1) * S_0 + n * (n - 1) / 2 * (S_answer + S_tool) - (n - 1) * S_tool, REUSED)  # fmt: skip
+                     (n - 1) * S_0 + n * (n - 1) / 2 * (S_answer + S_tool) - (n - 1) * S_tool, REUSED,
+    assumes=("every call adds one answer and one tool result",))  # fmt: skip
 REUSE_GAIN = _form("agents.reuse_gain", "Times fewer prompt tokens to compute by keeping the prefix", "1",
-                   (n * S_0 + n * (n - 1) / 2 * (S_answer + S_tool)) / (S_0 + (n - 1) * S_tool), REUSED)  # fmt: skip
+                   (n * S_0 + n * (n - 1) / 2 * (S_answer + S_tool)) / (S_0 + (n - 1) * S_tool), REUSED,
+    assumes=("the prefix stays cached between calls",))  # fmt: skip
 IDLE_TIME = _form("agents.idle_time", "Idle time beyond which a cache is better computed again than kept in the devices' memory", "s",
                   FLOP_PER_MAC * N_active * room / (F * mfu * kv), IDLE,
                   assumes=("memory is what limits the batch, so that room held is room lost", "attention work is left out"))  # fmt: skip
@@ -99,12 +103,18 @@ TASK_COST = _form("agents.task_cost", "Mean cost of a task", "USD", c * (1 - (1 
 SUCCESS_COST = _form("agents.cost_per_success", "Cost of a success, whatever the limit of attempts", "USD", c / q, GEOMETRIC,
                      assumes=("every attempt costs the same",), valid=(sp.Le(q, 1),))  # fmt: skip
 UNEVEN_COST = _form("agents.cost_per_success_uneven", "Cost of a success where failures cost otherwise", "USD",
-                    c_success + c_failure * (1 - q) / q, GEOMETRIC, valid=(sp.Le(q, 1),))  # fmt: skip
+                    c_success + c_failure * (1 - q) / q, GEOMETRIC, valid=(sp.Le(q, 1),),
+    assumes=("attempts are independent and repeated until one succeeds",))  # fmt: skip
 ATTEMPTS_WANTED = _form("agents.attempts_wanted", "Attempts that bring a share of tasks to success", "1",
                         sp.log(1 - wanted) / sp.log(1 - q), GEOMETRIC, rounding="ceil", assumes=("attempts are independent",),
                         valid=(sp.Lt(q, 1), sp.Lt(wanted, 1)))  # fmt: skip
 WORTH = _form(
-    "agents.worth_share", "Success share below which an attempt costs more than it brings", "1", c / value, BREAK_EVEN
+    "agents.worth_share",
+    "Success share below which an attempt costs more than it brings",
+    "1",
+    c / value,
+    BREAK_EVEN,
+    assumes=("a failed attempt brings nothing",),
 )
 RIVAL = _form(
     "agents.rival_share",
@@ -112,6 +122,7 @@ RIVAL = _form(
     "1",
     q * other_cost / c,
     GEOMETRIC,
+    assumes=("both are repeated until one attempt succeeds",),
 )
 CHAIN = _form("agents.chain_success", "Probability that every step of a task goes right", "1", step_share**n, STEPS,
               assumes=("steps are independent and none is made good later",), valid=(sp.Le(step_share, 1),))  # fmt: skip
@@ -119,6 +130,8 @@ LONGEST = _form("agents.longest_chain", "Steps after which fewer than a share of
                 sp.log(wanted) / sp.log(step_share), STEPS, rounding="floor",
                 assumes=("steps are independent and none is made good later",), valid=(sp.Lt(step_share, 1), sp.Lt(wanted, 1)))  # fmt: skip
 SANDBOXES = _form("agents.sandboxes", "Sandboxes in use: Little's law", "1", tasks * n * tool_time,
-                  LITTLE)  # fmt: skip
+                  LITTLE,
+    assumes=("steady load, one tool call a model call",))  # fmt: skip
 SPEEDUP = _form("agents.parallel_speedup", "How much sooner a task ends where sub-agents share its calls", "1",
-                1 / (1 - split + split / agents), AMDAHL, valid=(sp.Le(split, 1),))  # fmt: skip
+                1 / (1 - split + split / agents), AMDAHL, valid=(sp.Le(split, 1),),
+    assumes=("sub-agents do not wait for one another",))  # fmt: skip

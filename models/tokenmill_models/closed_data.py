@@ -86,14 +86,25 @@ MINHASH_ERROR = _form("data.minhash_error", "Standard error of a similarity esti
                       sp.sqrt(J * (1 - J) / hashes), BINOMIAL,
                       assumes=INDEPENDENT, valid=(sp.Le(J, 1),))  # fmt: skip
 LSH_MEMORY = _form("data.lsh_memory", "Memory of signatures and buckets", "B",
-                   documents * (bands * rows * hash_bytes + bands * entry_bytes), SIGNATURE)  # fmt: skip
-EPOCHS = _form("data.epochs", "Times that a mixture passes over a domain", "1", weight * mixture / domain, MIXTURE)
+                   documents * (bands * rows * hash_bytes + bands * entry_bytes), SIGNATURE,
+    assumes=("signatures and buckets are held at once",))  # fmt: skip
+EPOCHS = _form(
+    "data.epochs",
+    "Times that a mixture passes over a domain",
+    "1",
+    weight * mixture / domain,
+    MIXTURE,
+    assumes=("the mixture draws from a domain by its weight",),
+)
 REPEAT_VALUE = _form("data.repeat_value", "Tokens of fresh data that a repeated corpus is worth", "1",
                      unique * (1 + DECAY * (1 - sp.exp(-repeats / DECAY))), REPEATS,
                      assumes=("compute is spent as that much fresh data would ask",))  # fmt: skip
 BALANCED_CORES = _form("data.balanced_cores", "Cores beyond which the store is the limit and more cores change nothing", "1",
-                       work * bandwidth / moved, BALANCE)  # fmt: skip
+                       work * bandwidth / moved, BALANCE,
+    assumes=("cores and store work at once",))  # fmt: skip
 BALANCED_BANDWIDTH = _form("data.balanced_bandwidth", "Bandwidth of the store beyond which the cores are the limit", "B/s",
-                           moved * cores / work, BALANCE)  # fmt: skip
+                           moved * cores / work, BALANCE,
+    assumes=("cores and store work at once",))  # fmt: skip
 OBJECT_SIZE = _form("data.object_size", "Size of an object below which requests, not bandwidth, hold a store back", "B",
-                    bandwidth / request_rate, BALANCE)  # fmt: skip
+                    bandwidth / request_rate, BALANCE,
+    assumes=("requests and bytes are limited apart",))  # fmt: skip
