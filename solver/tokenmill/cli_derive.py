@@ -61,10 +61,12 @@ def derive(
     asked = (target, given, limit, series, derivative, elasticity, eliminate, plot)
     if not any(asked) and (rows := listing(name)):
         return _list(rows, style)
-    found = _changed(derivation(name), eliminate, other, target)
+    before = [derivation(one) for one in (name, other) if one is not None]
+    found = _changed(before[0], eliminate, other, target)
     found = _calculus(found, limit, series, derivative, elasticity)
     if given:
-        found = found.given(dict(pairs("--given", given)), data)
+        gone = {symbol for one in before for symbol in _names(one)} - _names(found)
+        found = found.given({key: value for key, value in pairs("--given", given) if key not in gone}, data)
     if plot:
         return _plot(found, dict(pairs("--plot", plot)), plot_to, style)
     if style == "json":
@@ -72,6 +74,11 @@ def derive(
     else:
         typer.echo({"text": found.text, "latex": found.latex, "python": found.python}[style](), nl=False)
     return 0
+
+
+def _names(derivation: Any) -> set[str]:
+    """Return the names of all symbols of a formula; a number for one that a change has cancelled is no mistake."""
+    return {symbol.name for symbol in (*derivation.symbols, derivation.formula.symbol)}
 
 
 def _changed(found: Any, eliminate: str | None, other: str | None, target: str | None) -> Any:

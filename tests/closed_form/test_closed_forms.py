@@ -1,9 +1,12 @@
 """Closed forms at numbers worked by hand: small figures whose answer is seen without the formula, or published ones."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 
+from tokenmill import data
 from tokenmill.derive import derive, library
 
 HOUR, DAY, YEAR = 3600.0, 86400.0, 365 * 86400.0
@@ -301,3 +304,14 @@ def test_at_least_eighty_distinct_closed_forms_over_every_stage():
     assert len(relations) >= 200
     operations = [form for form in forms.values() if len(form.expr.free_symbols) >= 2]
     assert len(operations) >= 200
+
+
+def test_every_closed_form_is_used_by_a_command_or_checked_by_a_worked_problem():
+    root = Path(__file__).resolve().parents[2]
+    read = [*root.glob("tests/*/*.py"), *root.glob("solver/tokenmill/*.py")]
+    read += [data.path("measured") / "serving" / name for name in ("scaling_book.csv", "papers.csv")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in read)
+    # the forms of claims are what the command `claim` evaluates: it takes them as objects, not by name
+    forms = [name for name in library() if not name.startswith("claim.")]
+    unchecked = [name for name in forms if not re.search(rf"[\"',]{re.escape(name)}[\"',]", text)]
+    assert unchecked == []
