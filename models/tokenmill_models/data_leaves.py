@@ -135,10 +135,10 @@ HOUR, DAY, YEAR, STEP = 3600.0, 86400.0, 365 * 86400.0, 1.15
 
 
 def _paces(known: Mapping[str, float]) -> tuple[float, ...]:
-    """Times [s] from the deadline (or a year) down to an hour, each 1.15 times the next."""
+    """Times [s] from the deadline (or a year) down to an hour in whole seconds, each about 1.15 times the next."""
     found = [max(HOUR, known.get(deadline.name, YEAR) - known.get(startup.name, 0.0))]
     while found[-1] / STEP > HOUR:
-        found.append(found[-1] / STEP)
+        found.append(float(round(found[-1] / STEP)))
     return tuple(found)
 
 

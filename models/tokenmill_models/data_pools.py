@@ -27,13 +27,15 @@ THROUGHPUT = Source(
     ("nodes take from it no more than their link, or their connections, carry",),
 )
 CPU, STORE = "cpu", "storage"
+NOT_MORE = sp.Float("0.9999999999")
+"""Keeps the last digit of a quotient that is whole from asking for one more."""
 
 
 def _sized(graph: Graph, name: str, needs: sp.Expr, title: str) -> sp.Symbol:
     """Define the chips or units of a pool: those held, else the fewest that do its part in time."""
     return graph.let(
         f"{name}_units", "1", title,
-        sp.Piecewise((own.held, own.held > 0), (maximum(1, sp.ceiling(needs)), True)), source=PACED,
+        sp.Piecewise((own.held, own.held > 0), (maximum(1, sp.ceiling(needs * NOT_MORE)), True)), source=PACED,
     )  # fmt: skip
 
 
@@ -161,7 +163,7 @@ def model_role(operator: Operator, arch: Architecture, operators: tuple[Operator
     share = leaf.ranks / leaf.ranks_a_chip
     replicas = graph.let(
         "model_replicas", "1", "replicas of the model",
-        sp.Piecewise((own.held / share, own.held > 0), (maximum(1, sp.ceiling(answers / (rate * own.pace))), True)), source=PACED,
+        sp.Piecewise((own.held / share, own.held > 0), (maximum(1, sp.ceiling(answers / (rate * own.pace) * NOT_MORE)), True)), source=PACED,
     )  # fmt: skip
     time = graph.let("model_time", "s", "time of all answers", answers / (rate * replicas))
     ranks = leaf.ranks * replicas

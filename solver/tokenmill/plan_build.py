@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tokenmill import plan as p
@@ -36,7 +36,7 @@ COST_KINDS = ("rent", "capital", "energy", "storage", "network", "operations")
 
 @dataclass(frozen=True)
 class Answer:
-    """All that a plan is built from, with columns and evaluations by key."""
+    """All that a plan is built from, with columns and evaluations by key; `stores`: systems whose units are no chips."""
 
     problem: Problem
     solution: Solution
@@ -44,6 +44,7 @@ class Answer:
     columns: Mapping[str, Column]
     evaluated: Mapping[str, Evaluated]
     pool_names: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    stores: frozenset[str] = frozenset()
 
 
 class Prepared(Protocol):
@@ -76,7 +77,9 @@ def build_plan(
 
     columns = [searched.columns for searched in found.searched]
     records = list(evaluated)
-    answer = _answer(problem, columns, solution, records)
+    answer = replace(
+        _answer(problem, columns, solution, records), stores=frozenset(getattr(found.catalog, "stores", ()))
+    )
     workloads = {item.workload: _workload(answer, item) for item in columns}
     cost = _cost(answer)
     ended, objective = solution.termination, _objective(problem, solution)
@@ -348,7 +351,7 @@ def _run(answer: Answer, run: RunStart) -> p.Run:
     column = answer.columns[run.column]
     record = answer.evaluated.get(run.column)
     figures = next(iter(record.classes.values())).figures if record else {}
-    chips = column.chips
+    chips = sum(count for system, count in column.footprint if system not in answer.stores)
     return p.Run(run.workload, run.start, run.end, chips, run.market, figures.get("checkpoints"), run.site, run.cost)
 
 
