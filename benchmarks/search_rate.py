@@ -1,4 +1,4 @@
-"""How many training layouts a second the array search evaluates, every figure of each, and how many rules cut before."""
+"""How many training layouts a second the array search judges, every figure of those that pass, and how many rules cut."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pp = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 64, 80]
 
 
 def search_rate(model: str = "llama-3.1-70b", batch: int = 1536) -> dict:
-    """Return a row of the benchmark: evaluated layouts a second with all figures, on all cores."""
+    """Return a row of the benchmark: layouts judged a second, with all figures of those that pass, on all cores."""
     problem = load_problem(_text(model, batch))
     data = api.catalog_for(problem, load_catalog())
     workload = problem.workloads[0]
@@ -72,10 +72,10 @@ def search_rate(model: str = "llama-3.1-70b", batch: int = 1536) -> dict:
     cut = sum(sum(tally.count.values()) for tally in tallies)
     peer = _numpy_rate()
     return {
-        "name": f"layouts a second, {model}, {len(outputs)} figures",
+        "name": f"layouts judged a second, {model}, {len(outputs)} figures of those that pass",
         "value": evaluated / seconds,
         "unit": "1/s",
-        "size": f"{evaluated} evaluated, {cut} failed a rule",
+        "size": f"{evaluated} judged, {cut} failed a rule, {(evaluated - cut) / seconds:.3g} passed a second",
         "peer": "one numpy multiply-add an element, one core",
         "peer_value": peer,
         "ratio": evaluated / seconds / peer,

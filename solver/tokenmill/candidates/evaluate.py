@@ -133,8 +133,9 @@ def group_values(
     leaves: dict[str, Any] = {}
     for name in names:
         size, stride = program.compile(program.sizes[name])(values).values()
-        table = setting.tables.setdefault(name, GroupTable(setting.machine))
-        columns, index = table.look_up(size, stride)
+        if name not in setting.tables:
+            setting.tables.setdefault(name, GroupTable(setting.machine))
+        columns, index = setting.tables[name].look_up(size, stride)
         for leaf, part, level in group_leaves(name):
             if wanted is None or leaf in wanted:
                 leaves[leaf] = _group_field(columns, part, level, setting, index)
