@@ -222,7 +222,11 @@ def listing(prefix: str = "") -> list[dict[str, str]]:
 
 
 def _symbol(formula: Formula, name: str, place: str) -> sp.Symbol:
+    """Return a symbol of the formula by its name, or by a start that is its alone: batch for batch_size."""
     known = {s.name: s for s in (*formula.expr.free_symbols, formula.symbol)}
+    starting = [symbol for other, symbol in known.items() if other.startswith(f"{name}_")]
+    if name not in known and len(starting) == 1:
+        return starting[0]
     if name not in known:
         raise ProblemError([Mistake(place, repr(name), ", ".join(sorted(known)), nearest(name, known))])
     return known[name]

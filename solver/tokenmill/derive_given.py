@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.errors import Mistake, ProblemError, TokenmillError, nearest
@@ -59,10 +60,22 @@ def read_given(symbols: Iterable[Any], values: Mapping[str, Any], catalog: Any =
             found[name] = Given(_number(value, known[name]))
         except QuantityError as error:
             mistakes.append(Mistake(f"--given {name}", error.found, error.allowed))
+        else:
+            mistakes += _outside(name, found[name].value, known[name])
     looked_up = _look_up(known, words, {key: str(values[key]) for key in lookups & set(values)}, catalog, mistakes)
     if mistakes:
         raise ProblemError(mistakes)
     return {**looked_up, **found}
+
+
+def _outside(name: str, value: float, about: Quantity) -> list[Mistake]:
+    """Return the mistake of a number that the symbol cannot have, if it is one."""
+    symbol = about.symbol
+    if isnan(value) or (symbol.is_nonnegative and value < 0) or (symbol.is_positive and value == 0):
+        return [
+            Mistake(f"--given {name}", f"{value:g}", "a number above zero" if symbol.is_positive else "zero or more")
+        ]
+    return []
 
 
 def _full(name: str, known: Mapping[str, Quantity]) -> str:

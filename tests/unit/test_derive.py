@@ -257,3 +257,15 @@ def test_an_even_curve_is_solved_on_both_sides_of_its_peak():
         .given({"suite_prompts": 100, "standard_error": 0.0499})
     )
     assert error.value * (1 - error.value) / 100 == pytest.approx(0.0499**2)
+
+
+def test_numbers_that_a_symbol_cannot_have_are_refused():
+    with pytest.raises(ProblemError) as raised:
+        derive("serving.largest_batch").given({"replica_devices": 0, "activation_bytes": -1, "M": 0})
+    assert [mistake.key for mistake in raised.value.mistakes] == ["--given replica_devices", "--given activation_bytes"]
+
+
+def test_a_start_that_is_one_symbol_s_alone_names_it():
+    assert derive("serving.largest_batch").solve_for("context").wanted.name == "context_tokens"
+    with pytest.raises(ProblemError, match="--for"):
+        derive("money.replacement_price").solve_for("running")  # of running_cost_old and running_cost_new
