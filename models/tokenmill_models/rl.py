@@ -15,6 +15,7 @@ from tokenmill_models.formula import Graph, Source, maximum
 from tokenmill_models.operations_parts import arch_leaf
 from tokenmill_models.rl_rollout import environment_role, reward_role, rollout_role
 from tokenmill_models.rl_trainer import trainer_role
+from tokenmill_models.roofline import FLOP_PER_MAC
 from tokenmill_models.stage import Role, Rule, StageModel, register_stage
 from tokenmill_models.symbols import declare
 
@@ -31,6 +32,7 @@ LOOP = Source(
         "batches change from step to step, engines wake and sleep, and mixtures of experts are trained on short packed batches",
     ),
 )
+WORK = Source("Kaplan et al. 2020, arXiv:2001.08361, section 2.1: 2 FLOP a parameter and token forward, 4 backward")
 SYNC = Source(
     "measured/training/rl_posttraining.csv: seconds that new weights take to the rollouts",
     ("time = start + bytes over a share of the wire + a time for every tensor",),
@@ -47,7 +49,9 @@ def _ports(part: str, *ports: tuple[str, str]) -> dict[str, sp.Symbol]:
     }
 
 
-TRAINER = _ports("trainer", ("time", "s"), ("turn", "s"), ("slowdown", "1"), ("whole", "s"), ("part", "s"))
+TRAINER = _ports(
+    "trainer", ("time", "s"), ("turn", "s"), ("work", "FLOP"), ("slowdown", "1"), ("whole", "s"), ("part", "s")
+)
 ROLLOUT = _ports("rollout", ("through", "s"), ("latency", "s"), ("whole", "s"), ("part", "s"))
 REWARD = _ports("reward", ("time", "s"))
 CHECK = _ports("environment", ("time", "s"))
@@ -156,7 +160,11 @@ def rl_role(arch: Architecture, reward: Architecture | None = None, checked: boo
         "answer tokens a second that are trained on",
         own.answers * own.ANSWER.mean / found["step_time"],
     )
-    figures = {**found, "wall_time": wall, "tokens_per_second": rate, "power": ports["power_loaded"]}
+    work = graph.let(
+        "rl_run_flops", "FLOP", "counted work of the run: of its trainer, and 2 a parameter and token written or read before; attention of writing apart",
+        own.steps * (TRAINER["work"] + _written_work()), source=WORK,
+    )  # fmt: skip
+    figures = {**found, "wall_time": wall, "flops": work, "tokens_per_second": rate, "power": ports["power_loaded"]}
     shares = {
         "rollout": found["generation_time"],
         "trainer": found["training_time"],
@@ -182,6 +190,14 @@ def rl_role(arch: Architecture, reward: Architecture | None = None, checked: boo
         shares,
         parts=parts,
     )
+
+
+def _written_work() -> sp.Expr:
+    """Counted work of writing the answers of a step [FLOP]: a prompt is computed once, where its answers share it."""
+    tokens = own.answers * own.ANSWER.mean + own.prompts * own.PROMPT.mean * (
+        own.samples - own.shared_prompts * (own.samples - 1)
+    )
+    return FLOP_PER_MAC * arch_leaf("matmul_parameters_active") * tokens
 
 
 def _counted(graph: Graph) -> None:

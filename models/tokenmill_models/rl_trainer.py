@@ -109,6 +109,9 @@ def trainer_role(arch: Architecture) -> Role:
     ports = {
         "ranks": ports["ranks"],
         "time": time,
+        "work": graph.let(
+            "training_work", "FLOP", "counted work of a step's updates and readings", own.updates * step.model_flops
+        ),
         "turn": graph.let(
             "training_turn",
             "s",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tokenmill import plan as p
+from tokenmill.bills import with_bills
 from tokenmill.candidates.columns import Column, WorkloadColumns
 from tokenmill.milp.money import discount
 from tokenmill.milp.solution import Running, RunStart, Solution
@@ -81,7 +82,8 @@ def build_plan(
         _answer(problem, columns, solution, records), stores=frozenset(getattr(found.catalog, "stores", ()))
     )
     workloads = {item.workload: _workload(answer, item) for item in columns}
-    cost = _cost(answer)
+    cost, taken = _cost(answer), tuple(_run(answer, run) for run in solution.runs)
+    workloads = with_bills(problem, found.catalog, workloads, taken, cost.by_workload)
     ended, objective = solution.termination, _objective(problem, solution)
     binding = tuple(_bound(bound) for bound in solution.binding)
     return p.Plan(
@@ -90,7 +92,7 @@ def build_plan(
         cost=cost,
         purchases=solution.purchases,
         workloads=workloads,
-        runs=tuple(_run(answer, run) for run in solution.runs),
+        runs=taken,
         flows=tuple(_flow(flow) for flow in solution.flows),
         packing=solution.packing,
         binding=binding,
