@@ -28,7 +28,7 @@ def sweep(
     json: Json = False,
 ) -> int:
     """Solve a problem at several values of its keys; several --over make every combination."""
-    from tokenmill.cli import _pairs, _seconds
+    from tokenmill.cli import _seconds, pairs
     from tokenmill.sweep import sweep as swept
     from tokenmill.sweep import values_of
 
@@ -38,7 +38,7 @@ def sweep(
         if key in asked:
             raise ProblemError([Mistake("--over", f"{key} twice", "each key once")])
         asked[key] = values
-    overrides = _pairs("--set", sets or [])
+    overrides = pairs("--set", sets or [])
     points = swept(file, asked, overrides=overrides, time_limit=_seconds(time_limit), processes=processes)
     if json:
         rows = [

@@ -23,6 +23,8 @@ def due(problem: Problem, pools: Iterable[str]) -> Problem:
     for pool in pools:
         for run in needed[pool] if starts[pool] > 0.0 else ():
             latest[run] = min(latest.get(run, float("inf")), starts[pool])
+    if not latest:
+        return problem
     return replace(
         problem,
         workloads=tuple(
