@@ -41,6 +41,10 @@ def test_a_petabyte_crawl_becomes_fifteen_trillion_tokens():
     assert floor < plan.cost.total < 3 * floor
     assert pools(plan)["cpu"].chips <= 80  # as many servers as are to be had, nearly
     assert pools(plan)["storage"].system == "object-store"
+    # 3,284 TB at the list price of the store for the length of the run
+    rent = load_catalog().store("object-store").price * pools(plan)["storage"].chips * 1e12
+    assert plan.cost.by_kind["storage"] == pytest.approx(rent * found.totals["wall_time"])
+    assert plan.cost.by_kind["rent"] + plan.cost.by_kind["storage"] == pytest.approx(plan.cost.total)
 
 
 def test_without_a_model_no_accelerator_appears():

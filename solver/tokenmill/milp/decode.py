@@ -246,8 +246,10 @@ def money(read: Reader, bought: tuple[Purchase, ...]) -> Money:
     horizon = sets.problem.horizon
     kinds = dict.fromkeys(("rent", "capital", "energy", "storage", "network", "operations"), 0.0)
     by_period = dict.fromkeys(sets.periods, 0.0)
+    stores = {offer.system for offer in sets.offers if not offer.counted}
     for purchase in bought:
-        kinds["capital" if purchase.market == "buy" else "rent"] += purchase.cost
+        rented = "storage" if purchase.system in stores else "rent"
+        kinds["capital" if purchase.market == "buy" else rented] += purchase.cost
     for (k, _, since), index in build.variables.new.items():
         terms, offer = build.committed(k, since), sets.offers[k]
         if offer.kind == "buy":
