@@ -9,7 +9,7 @@ DEMO := problems/serve-70b.toml
 # tests run on every core where pytest-xdist is installed
 SPREAD = $(shell $(BIN)/python -c 'import xdist' 2>/dev/null && echo "-n auto --dist loadfile")
 
-.PHONY: demo test test-all lint types bench test-pythons wheel-check clean
+.PHONY: demo test test-all lint types bench docs test-pythons wheel-check clean
 
 # a virtual environment with the package alone: enough to solve
 $(VENV)/.installed: pyproject.toml
@@ -43,6 +43,13 @@ types: $(VENV)/.developed
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/run.py
+
+# the manual as a static site in build/site; its guide runs its own commands
+docs: $(VENV)/.developed
+	$(BIN)/python tools/requirements.py docs > $(VENV)/docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/docs.txt
+	$(BIN)/python -m tokenmill.docs build/manual
+	$(BIN)/python -m mkdocs build --quiet --strict
 
 test-pythons: $(VENV)/.installed
 	bash tools/test_pythons.sh

@@ -9,7 +9,7 @@ from tokenmill_models.closed import form, given
 time_one = given("step_time_one", "s", "decode step with one sequence", "T_1")
 time_all = given("step_time_all", "s", "decode step with all sequences", "T_R")
 sequences = given("rl_sequences", "1", "answers that a replica starts together, two or more", "R")
-mean = given("answer_mean", "1", "mean tokens of an answer", r"\bar L")
+mean = given("answer_tokens_mean", "1", "mean tokens of an answer", r"\bar L")
 longest = given("answer_most", "1", "tokens of the longest answer", r"L_{\max}")
 write_work = given("write_chip_time", "s", "chip time of writing the answers of a step: chips times seconds", "w_g")
 train_work = given("train_chip_time_step", "s", "chip time of training on the answers of a step", "w_t")

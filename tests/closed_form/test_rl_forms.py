@@ -30,7 +30,7 @@ def test_a_synchronous_step_is_the_sum_over_token_indices() -> None:
         "step_time_one": one,
         "step_time_all": every,
         "rl_sequences": count,
-        "answer_mean": sum(lengths) / count,
+        "answer_tokens_mean": sum(lengths) / count,
         "answer_most": max(lengths),
     }
     assert value("rl.synchronous_time", **given) == pytest.approx(summed, rel=1e-12)
