@@ -11,7 +11,7 @@ from tokenmill.bills import with_bills
 from tokenmill.candidates.columns import Column, WorkloadColumns
 from tokenmill.milp.money import discount
 from tokenmill.milp.solution import Running, RunStart, Solution
-from tokenmill.plan_pools import bottleneck_of, class_weights, layout_of, nested, predictions
+from tokenmill.plan_pools import bottleneck_of, class_weights, layout_of, nested, per_name, predictions
 from tokenmill.plan_reasons import reasoned
 from tokenmill.plan_record import record
 from tokenmill.plan_trace import answer_nodes, plan_trace
@@ -326,21 +326,9 @@ def _cost_per(answer: Answer) -> dict[str, float]:
     per: dict[str, float] = {}
     for yielded, count in _yields(answer, answer.workloads[name], present=True).items():
         if count > 0:
-            per |= _per_name(yielded, cost / count, objective.count)
+            per |= per_name(yielded, cost / count, objective.count)
     runs = sum(run.workload == name for run in answer.solution.runs)
     return per | ({"run": cost / runs} if runs else {})
-
-
-def _per_name(yielded: str, value: float, counted: str) -> dict[str, float]:
-    """Return the plan's names of a ratio; `yielded` is ``cost_per_token.output`` or ``cost_per_task.all``."""
-    kind, _, count = yielded.rpartition(".")
-    word = kind.removeprefix("cost_per_")
-    names: dict[str, float] = {word: value} if word and count == counted else {}
-    if word == "token" and count in ("input", "output"):
-        names[f"million_{count}"] = value * 1e6
-    if word not in ("token", "") and word not in names:
-        names[word] = value
-    return names
 
 
 def _objective(problem: Problem, solution: Solution) -> p.Objective:

@@ -164,3 +164,15 @@ def _by_part(shares: Mapping[str, float], pools: Sequence[Pool]) -> dict[str, fl
         for what, part in (inner.get(name) or {name: 1.0}).items():
             spread[what] = spread.get(what, 0.0) + share * part
     return spread
+
+
+def per_name(yielded: str, value: float, counted: str) -> dict[str, float]:
+    """Return the plan's names of a ratio; `yielded` is ``cost_per_token.output`` or ``cost_per_task.all``."""
+    kind, _, count = yielded.rpartition(".")
+    word = kind.removeprefix("cost_per_")
+    names: dict[str, float] = {word: value} if word and count == counted else {}
+    if word == "token" and count in ("input", "output"):
+        names[f"million_{count}"] = value * 1e6
+    if word not in ("token", "") and word not in names:
+        names[word] = value
+    return names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
@@ -153,7 +154,7 @@ def _answer(sets: Sets, name: str, market: str, own: bool, gap: float, time_limi
         return outcome.objective, outcome.values
 
     best, _ = least(without(fixed, systems, frozenset([name])))
-    forced, values = least(_using(_at(fixed, hours, now), build, name))
+    forced, _ = least(_using(_at(fixed, hours, now), build, name))
     worse = None if forced is None or best is None else forced - best
     if best is None:
         return Answer(name, market, forced is not None, None, now, None, f"{name}: without it no plan works")
@@ -171,16 +172,7 @@ def _answer(sets: Sets, name: str, market: str, own: bool, gap: float, time_limi
         return Answer(
             name, market, False, None, now, worse, f"{name}: with it the objective is at least {worse:.6g} worse"
         )
-    price, amount = 0.0, 0.0
-    for _ in range(ROUNDS):
-        value, values = least(_at(fixed, hours, price))
-        if value is None or values is None or value >= best - 1e-7 * abs(best):
-            break
-        amount = float(hours @ values)
-        if amount <= 0.0:
-            break
-        rest = value - price * amount
-        price = (best - rest) / amount
+    price, amount = _break_even(best, hours, lambda price: least(_at(fixed, hours, price)))
     if amount <= 0.0:
         text = f"{name}: it would not come in for nothing; with it the objective is {worse:.6g} worse"
         return Answer(name, market, False, None, now, worse, text)
@@ -190,6 +182,22 @@ def _answer(sets: Sets, name: str, market: str, own: bool, gap: float, time_limi
         return Answer(name, market, True, shown, now, worse, text)
     text = f"{name} would come in at ${shown:.6g} a {unit} ({market}){has}"
     return Answer(name, market, False, shown, now if own else None, worse, text)
+
+
+def _break_even(
+    best: float, hours: NDArray[np.float64], least: Callable[[float], tuple[float | None, NDArray[np.float64] | None]]
+) -> tuple[float, float]:
+    """Return the price at which the best plan with a system costs as much as the best without, and the amount it then takes."""
+    price, amount = 0.0, 0.0
+    for _ in range(ROUNDS):
+        value, values = least(price)
+        if value is None or values is None or value >= best - 1e-7 * abs(best):
+            break
+        amount = float(hours @ values)
+        if amount <= 0.0:
+            break
+        price = (best - (value - price * amount)) / amount
+    return price, amount
 
 
 def _split(sets: Sets, name: str, market: str) -> tuple[Build, Arrays, NDArray[np.float64], float]:
