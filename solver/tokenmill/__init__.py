@@ -2,7 +2,8 @@
 
 The verbs of the library; each loads what it needs when it is first used:
 
-load_problem, solve, check, derive, explain, sweep, pareto, compare, simulate, calibrate, validate, load_plan, load_catalog
+load_problem, solve, check, derive, explain, sweep, pareto, compare, answers, explore, matrix, claim, simulate, calibrate, validate, load_plan,
+load_catalog
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tokenmill.answers import answers
     from tokenmill.api import check, solve
     from tokenmill.calibration import calibrate
     from tokenmill.catalog import load_catalog
+    from tokenmill.claim import claim
     from tokenmill.compare import compare
     from tokenmill.derive import derive
     from tokenmill.errors import ProblemError, TokenmillError
     from tokenmill.explain import explain
+    from tokenmill.explore import explore
+    from tokenmill.matrix import matrix
     from tokenmill.pareto import pareto
     from tokenmill.plan import Plan, load_plan
     from tokenmill.problem import Problem
@@ -33,14 +38,18 @@ _HOMES = {
     "Problem": "problem",
     "ProblemError": "errors",
     "TokenmillError": "errors",
+    "answers": "answers",
     "calibrate": "calibration",
     "check": "api",
+    "claim": "claim",
     "compare": "compare",
     "derive": "derive",
     "explain": "explain",
+    "explore": "explore",
     "load_catalog": "catalog",
     "load_plan": "plan",
     "load_problem": "reading",
+    "matrix": "matrix",
     "pareto": "pareto",
     "simulate": "simulate",
     "solve": "api",
@@ -53,14 +62,18 @@ __all__ = [
     "Problem",
     "ProblemError",
     "TokenmillError",
+    "answers",
     "calibrate",
     "check",
+    "claim",
     "compare",
     "derive",
     "explain",
+    "explore",
     "load_catalog",
     "load_plan",
     "load_problem",
+    "matrix",
     "pareto",
     "simulate",
     "solve",
