@@ -128,10 +128,20 @@ def elasticity(derivation: Derivation, symbol: sp.Symbol) -> Derivation:
 def _by_case(expr: sp.Expr, symbol: sp.Symbol, relative: bool) -> sp.Expr:
     """Return the derivative, or the elasticity, of each case of an expression as one piecewise expression."""
     found = []
-    for case in cases(expr):
+    for case in _pieces(expr):
         slope = sp.diff(case.expr, symbol)
+        if slope.has(sp.Derivative):
+            allowed = "a formula that does not round its symbol inside"
+            raise ProblemError([Mistake("--elasticity" if relative else "--derivative", repr(symbol.name), allowed)])
         found.append(Branch(_tidied(slope * symbol / case.expr) if relative else slope, case.conditions))
     return piecewise(tuple(found))
+
+
+def _pieces(expr: sp.Expr) -> tuple[Branch, ...]:
+    """Return the cases of a max or min, or of a distinction of cases that is the whole expression."""
+    if not isinstance(expr, sp.Piecewise):
+        return cases(expr)
+    return tuple(Branch(value, () if condition == sp.true else (condition,)) for value, condition in expr.args)
 
 
 def _tidied(expr: sp.Expr) -> sp.Expr:

@@ -26,10 +26,10 @@ def as_text(derivation: Derivation) -> str:
     lines += [f"  {line}" for line in _equations(derivation, printing.text)]
     lines += ["", "where"]
     lines += [f"  {row}" for row in _symbol_rows(derivation)]
-    if formula.assumes or formula.valid:
-        lines += ["", "assuming"]
-        lines += [f"  {words}" for words in formula.assumes]
-        lines += [f"  {printing.text(relation)}" for relation in formula.valid]
+    if formula.assumes:
+        lines += ["", "assuming", *(f"  {words}" for words in formula.assumes)]
+    relations = [printing.text(relation) for relation in formula.valid]
+    lines += ["", "valid where", *(f"  {words}" for words in relations or ["every symbol is above zero"])]
     lines += ["", f"source: {formula.source.text}"]
     lines += [f"  {step}" for step in formula.source.steps]
     lines += _number_lines(derivation)

@@ -269,3 +269,14 @@ def test_a_start_that_is_one_symbol_s_alone_names_it():
     assert derive("serving.largest_batch").solve_for("context").wanted.name == "context_tokens"
     with pytest.raises(ProblemError, match="--for"):
         derive("money.replacement_price").solve_for("running")  # of running_cost_old and running_cost_new
+
+
+def test_slopes_of_cases_and_of_steps():
+    interval = derive("reliability.daly_interval").elasticity("MTBF")
+    # beyond twice the write time the interval is the time between failures itself: one percent for one percent
+    assert interval.given({"MTBF": 10, "delta_write": 100}).value == pytest.approx(1.0)
+    # far above it grows as its square root
+    assert interval.given({"MTBF": 1e9, "delta_write": 1e-3}).value == pytest.approx(0.5, rel=1e-3)
+    assert run(interval.python(), 1e9, 1e-3) == pytest.approx(0.5, rel=1e-3)
+    with pytest.raises(ProblemError, match="--derivative"):
+        derive("network.torus_diameter").derivative("torus_side")
