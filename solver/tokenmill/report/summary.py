@@ -106,9 +106,21 @@ def _workloads(plan: Plan) -> Iterator[str]:
             others = len(made.pools) - 1
             more = f" and {others} more pool{'s' if others > 1 else ''}" if others else ""
             times = "" if name in {run.workload for run in plan.runs} else f"{pool.replicas:g} x "
-            facts = _listed(_limits(name, pool, asked.get(name, {})))
+            facts = _listed(_limits(plan, name, pool, asked.get(name, {})))
             yield f"{name}: {times}{layout_text(pool)} on {pool.system}{more}{facts}"
-            yield from _run(name, pool, made.totals)
+            yield from _run(plan, name, pool, made.totals)
+
+
+def _keys(plan: Plan, pool: str, *figures: str) -> str:
+    """Return the keys of a pool's figures that the trace has, in brackets; of several request classes that of the greatest."""
+    found = []
+    for figure in figures:
+        own = [f"{pool}.{figure}", f"{pool.partition('.')[0]}.{figure}"]
+        classes = [key for key in plan.trace if key.startswith(f"{pool}.") and key.endswith(f".{figure}")]
+        known = [key for key in own if key in plan.trace] or classes
+        if known:
+            found.append(max(known, key=lambda key: plan.trace[key]["value"]))
+    return f"  [{', '.join(found)}]" if found else ""
 
 
 def _listed(facts: Iterable[str]) -> str:
@@ -116,15 +128,15 @@ def _listed(facts: Iterable[str]) -> str:
     return f"; {said}" if said else ""
 
 
-def _limits(workload: str, pool: Pool, asked: Mapping[str, Any]) -> Iterator[str]:
+def _limits(plan: Plan, workload: str, pool: Pool, asked: Mapping[str, Any]) -> Iterator[str]:
     """Yield each percentile that was limited, and its limit."""
     for figure, values in pool.predicted.items():
         limits = asked.get("values", {}).get(f"slo.{figure}")
         if isinstance(values, Mapping) and isinstance(limits, Mapping):
             for word, limit in limits.items():
                 if limit is not None and values.get(word) is not None:
-                    key = f"{workload}.{pool.name}.{figure}.{word}"
-                    yield f"{figure.upper()} {word} {quantity(values[word], 's')} of {quantity(limit, 's')}  [{key}]"
+                    keys = _keys(plan, f"{workload}.{pool.name}", f"{figure}.{word}")
+                    yield f"{figure.upper()} {word} {quantity(values[word], 's')} of {quantity(limit, 's')}{keys}"
 
 
 RUN = (
@@ -135,8 +147,8 @@ RUN = (
 """Figures of a run that say how it bears failures, with their units and words."""
 
 
-def _run(workload: str, pool: Pool, totals: Mapping[str, Any]) -> Iterator[str]:
-    wall, goodput, key = totals.get("wall_time"), totals.get("goodput"), f"{workload}.{pool.name}"
+def _run(plan: Plan, workload: str, pool: Pool, totals: Mapping[str, Any]) -> Iterator[str]:
+    wall, goodput = totals.get("wall_time"), totals.get("goodput")
     if wall is None:
         return
     good = f", goodput {percent(goodput)}" if goodput else ""
@@ -144,8 +156,8 @@ def _run(workload: str, pool: Pool, totals: Mapping[str, Any]) -> Iterator[str]:
     spare = totals.get("spare_systems")
     stand_by = "" if spare is None else f"; {spare:g} spare systems  [{workload}.spare_systems]"
     failures = f"; {told[0]}; {told[1]} {told[2]}" if len(told) == len(RUN) else ""
-    keys = ", ".join(f"{key}.{name}" for name in ("wall_time", "goodput", *(name for name, _, _ in RUN if failures)))
-    yield f"{workload}: wall time {quantity(wall, 's')}{good}{failures}  [{keys}]{stand_by}"
+    keys = _keys(plan, f"{workload}.{pool.name}", "wall_time", "goodput", *(name for name, _, _ in RUN if failures))
+    yield f"{workload}: wall time {quantity(wall, 's')}{good}{failures}{keys}{stand_by}"
 
 
 def _money(plan: Plan) -> Iterator[str]:
