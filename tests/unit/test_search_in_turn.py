@@ -35,7 +35,7 @@ schedule = "1f1b"
 
 def searched(many, monkeypatch):
     """Passing cells (sorted rows of axes and outputs) and tallies, with `many` cells as the border of a large search."""
-    monkeypatch.setattr(evaluate, "MANY", many)
+    monkeypatch.setattr(evaluate, "LARGE", many)
     problem = load_problem(FILE)
     data = api.catalog_for(problem, load_catalog())
     workload = problem.workloads[0]

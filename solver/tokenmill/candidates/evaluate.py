@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.candidates.program import NOTHING, Needs, PlacedRule, Program, group_leaves
+from tokenmill.candidates.program import NOTHING, Inner, Needs, PlacedRule, Program, group_leaves
 from tokenmill.topology import Machine
 from tokenmill_models.stage import Rule
 
 BLOCK = 1 << 16
 MANY = 1 << 19
 """Cells from which making a function for the fixed leaves of a search saves more than it costs."""
+LARGE = 1 << 16
+"""Cells from which rules and figures are worked out in turn."""
 CHEAP = 16
 """Definitions up to which a rule is looked at before anything dearer is worked out."""
 TOLERANCE = 1e-9
@@ -280,9 +282,10 @@ def _last(
     rules = active(step.rules)
     wanted = list(outputs.values())
     rows = next(iter(parents.values())).size if parents else 1
-    many = rows * values.size * setting.class_count > MANY
-    if many and setting.class_count == 1 and not (step.axis is not None and step.axis.operate):
-        yield from _in_turn(program, parents, values, setting, outputs, rules, tally)
+    cells = rows * values.size * setting.class_count
+    many = cells > MANY
+    if cells > LARGE and not setting.classes and not (step.axis is not None and step.axis.operate):
+        yield from _in_turn(program, parents, values, setting, outputs, rules, tally, many)
         return
     span = max(1, BLOCK // max(1, values.size * setting.class_count))
     for start in range(0, rows, span):
@@ -303,34 +306,55 @@ def _last(
 
 def _in_turn(
     program: Program, parents: dict[str, Array], values: Array, setting: Setting, outputs: Mapping[str, Any],
-    rules: Sequence[PlacedRule], tally: Tally,
+    rules: Sequence[PlacedRule], tally: Tally, many: bool,
 ) -> Iterator[Block]:  # fmt: skip
     """Yield the cells that pass, one a row: cheap rules cut the grid, dear ones what is left, and outputs are worked out for the rest."""
     cheap, dear = _by_cost(program, rules)
     carried, wanted = program.steps[-1].carried, list(outputs.values())
     rows = next(iter(parents.values())).size if parents else 1
+    inner = program.inner([*wanted, *(side for placed in dear for side in (placed.left, placed.right))])
+    settled, place = _settled(program, inner, parents, setting)
     span = max(1, BLOCK // values.size)
     for start in range(0, rows, span):
         some = {name: array[start : start + span] for name, array in parents.items()}
         width = min(span, rows - start)
         grid: dict[str, Any] = {**some, carried: values[:, None]}
-        keep, _ = apply_rules(program, cheap, grid, setting, tally, (values.size, width), (), True)
+        keep, _ = apply_rules(program, cheap, grid, setting, tally, (values.size, width), (), many)
         tally.evaluated += keep.size
         upper, lower = np.nonzero(keep)
         cells = {**{name: array[lower] for name, array in some.items()}, carried: values[upper]}
+        at = place[start : start + span][lower]
         if upper.size:
-            keep, _ = apply_rules(program, dear, cells, setting, tally, upper.shape, (), True)
-            cells = {name: array[keep] for name, array in cells.items()}
+            known = cells | {name: values.take(at) for name, values in settled.items()}
+            keep, _ = apply_rules(inner.rest, dear, known, setting, tally, upper.shape, (), many)
+            cells, at = {name: array[keep] for name, array in cells.items()}, at[keep]
         shape = cells[carried].shape
         if shape == (0,):
             continue
-        keep, results = apply_rules(program, (), cells, setting, tally, shape, wanted, True)
+        known = cells | {name: values.take(at) for name, values in settled.items()}
+        keep, results = apply_rules(inner.rest, (), known, setting, tally, shape, wanted, many)
         if "ranks" in outputs and not program.role.parts:
             keep = _on_machine(setting.machine.chips, results[list(outputs).index("ranks")], cells, keep, tally)
         if keep.any():
             found = (np.broadcast_to(np.asarray(value, float), shape)[:, None, None] for value in results)
             shaped = {name: array[:, None, None] for name, array in cells.items()}
             yield Block(shaped, keep[:, None, None], dict(zip(outputs, found, strict=True)))
+
+
+def _settled(
+    program: Program, inner: Inner, parents: Mapping[str, Array], setting: Setting
+) -> tuple[dict[str, Array], NDArray[np.intp]]:
+    """Return the inner symbols' values by name, one for each combination of their axes, and which of them each parent has."""
+    rows = next(iter(parents.values())).size if parents else 1
+    code = np.zeros(rows, np.intp)
+    for name in inner.axes:
+        values, place = np.unique(parents[name], return_inverse=True)
+        code = code * values.size + place
+    _, first, place = np.unique(code, return_index=True, return_inverse=True)
+    axes = {name: array[first] for name, array in parents.items()}
+    found = call(program, inner.symbols, program.needs(inner.symbols), axes, setting, False) if inner.symbols else []
+    arrays = (np.broadcast_to(np.asarray(value, float), first.shape) for value in found)
+    return dict(zip((symbol.name for symbol in inner.symbols), arrays, strict=True)), place
 
 
 def _by_cost(program: Program, rules: Sequence[PlacedRule]) -> tuple[list[PlacedRule], list[PlacedRule]]:

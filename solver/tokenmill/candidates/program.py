@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -69,6 +70,15 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Inner:
+    """Symbols that `axes` (as blocks carry them) alone settle, and the program that takes them as given."""
+
+    axes: tuple[str, ...]
+    symbols: tuple[Any, ...]
+    rest: Program
+
+
+@dataclass(frozen=True)
 class Program:
     """A role as the search runs it: word axes outside, then `steps` in order, the last an array dimension of its own."""
 
@@ -80,6 +90,7 @@ class Program:
     sizes: dict[str, tuple[Any, Any]]
     compiled: dict[tuple[Any, ...], Compiled] = field(default_factory=dict)
     needed: dict[tuple[Any, ...], Needs] = field(default_factory=dict)
+    inners: dict[tuple[Any, ...], Inner] = field(default_factory=dict)
 
     def compile(self, outputs: Iterable[Any], fixed: Mapping[str, float] | None = None) -> Compiled:
         """Return the numpy function of the outputs, compiled once for all, and once for the values of `fixed` leaves."""
@@ -120,6 +131,32 @@ class Program:
             axes = {axis.symbol: axis.name for axis in self.role.axes if axis.codes is None}
             self.needed[wanted] = _needs(self.graph, self.sizes, axes, wanted)
         return self.needed[wanted]
+
+    def inner(self, outputs: Iterable[Any]) -> Inner:
+        """Return what of the outputs the few axes settle on which most of the arithmetic depends (never the last)."""
+        wanted = tuple(outputs)
+        if wanted not in self.inners:
+            self.inners[wanted] = _inner(self, wanted)
+        return self.inners[wanted]
+
+
+def _inner(program: Program, outputs: tuple[Any, ...]) -> Inner:
+    order, leaves = program.graph.needs(outputs)
+    axes = {axis.symbol: axis.name for axis in program.role.axes if axis.codes is None}
+    depends = {leaf: _needs(program.graph, program.sizes, axes, (leaf,)).axes for leaf in leaves}
+    work: Counter[frozenset[str]] = Counter()
+    for symbol in order:
+        formula = program.graph.formulas[symbol]
+        depends[symbol] = frozenset().union(*(depends[name] for name in formula.inputs))
+        if program.steps[-1].name not in depends[symbol]:
+            work[depends[symbol]] += int(formula.expr.count_ops())
+    most = max((found for found in work if found), key=lambda found: work[found], default=frozenset())
+    given = {symbol for symbol in order if depends[symbol] and depends[symbol] <= most}
+    read = {name for symbol in order if symbol not in given for name in program.graph.formulas[symbol].inputs}
+    border = tuple(symbol for symbol in order if symbol in given and (symbol in read or symbol in outputs))
+    kept = {symbol: formula for symbol, formula in program.graph.formulas.items() if symbol not in given}
+    carried = tuple(step.carried for step in program.steps if step.name in most)
+    return Inner(carried, border, replace(program, graph=Graph(kept), compiled={}, needed={}, inners={}))
 
 
 def prepare(role: Role) -> Program:
