@@ -104,7 +104,11 @@ def sample_plan():
 
     found = SimpleNamespace(
         searched=[SimpleNamespace(columns=sample_columns(), left_out={})],
-        catalog=SimpleNamespace(version="sample"),
+        catalog=SimpleNamespace(
+            version="sample",
+            system=lambda name: SimpleNamespace(hardware="accelerator", chip="sample"),
+            chip=lambda name: SimpleNamespace(peak={"bf16": 1e15}),
+        ),
         notes=["a note"],
     )
     return build_plan(sample_problem(), sample_solution(), found, [sample_evaluated()], 1.5)

@@ -18,6 +18,7 @@ from tokenmill.reading_values import Reading, check_sum, identifier, join, liste
 from tokenmill_models.stage import PLANNED, Input, StageModel
 
 CHOSEN = "chosen"
+NO_MODEL = "none"
 ONE_CLASS = "all"
 _CLASS_NAME = Key("name", "identifier", "name of the class")
 _LISTABLE = ("flag", "word")  # kinds of inputs of which a list is a choice
@@ -130,6 +131,8 @@ def _read(dotted: str, here: str, raw: Any, keys: StageKeys, found: _Found, stat
     key = key_of_input(item)
     if key.kind in _LISTABLE and isinstance(raw, list | tuple):
         _hold(found.held, dotted, raw, key, here, state)
+        return
+    if item.kind == "architecture" and not item.required and raw == NO_MODEL:
         return
     value = _records(raw, dotted, here, keys, state) if item.kind == "records" else read_value(raw, key, here, state)
     if value is None:
