@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving_samples import serving_values
 from tokenmill.catalog import load_catalog
 from tokenmill.efficiency import chip_constant
+from tokenmill.imports.architecture import load_architecture
 from tokenmill_models.checks import dimension_failures, route_failures
 from tokenmill_models.collectives import (
     all_reduce,
@@ -20,6 +22,7 @@ from tokenmill_models.collectives import (
 )
 from tokenmill_models.compile import compile_graph
 from tokenmill_models.formula import Graph
+from tokenmill_models.stage import stages
 from tokenmill_models.symbols import declare
 
 GROUP = group_leaves("tried")
@@ -139,6 +142,22 @@ def test_node_limited_routing_halves_what_crosses_nodes():
     fixed = 6e-6 + 0.1 * (7 * 1e-6 + 7 * 5e-6)
     assert whole == pytest.approx(fixed + 56 / 64 * 64e6 / 20e9)
     assert limited == pytest.approx(fixed + 56 / 64 * 32e6 / 20e9)
+
+
+def test_a_served_model_sends_a_token_once_to_each_node_of_its_experts():
+    """DeepSeek-V3 over eight nodes of eight: eight experts a token, but four nodes: half of what no limit sends; hops apart."""
+    arch = load_architecture("deepseek-v3")
+    role = next(role for role in stages()["serving"].roles(arch) if role.name == "decode")
+    (dispatch,) = (symbol for symbol in role.graph.formulas if symbol.name.startswith("T_dispatch"))
+    values = serving_values(role, arch, [dispatch], axis__attention_dp=64.0, axis__ep=64.0, axis__batch=8192.0)
+    values |= {"n_expert0": 8.0, "n_expert1": 8.0}
+    formula = compile_graph(role.graph, [dispatch])
+    hops = 14 * values["exchange_hops"] * values["alpha_expert0"]
+    limited, free = (
+        formula({**values, "layers_1_mlp_groups_used": nodes})[dispatch.name] - hops for nodes in (4.0, 8.0)
+    )
+    assert free == pytest.approx(2 * limited)
+    assert values["layers_1_mlp_groups_used"] == 4
 
 
 def test_a_send_takes_the_slowest_level_it_spans():
