@@ -18,7 +18,7 @@ systems = ["hgx-h100"]
 [[workload]]
 name = "train"
 stage = "pretraining"
-model = "llama-3.1-8b"
+model = "{model}"
 tokens = 3e11
 sequence_length = 4096
 global_batch = 96
@@ -33,14 +33,14 @@ schedule = "1f1b"
 """
 
 
-def searched(many, monkeypatch):
+def searched(model, many, monkeypatch):
     """Passing cells (sorted rows of axes and outputs) and tallies, with `many` cells as the border of a large search."""
     monkeypatch.setattr(evaluate, "LARGE", many)
-    problem = load_problem(FILE)
+    problem = load_problem(FILE.format(model=model))
     data = api.catalog_for(problem, load_catalog())
     workload = problem.workloads[0]
     stage = stages()[workload.stage]
-    ask = Ask(workload, stage, problem, data, load_architecture("llama-3.1-8b"), (data.system("hgx-h100"),))
+    ask = Ask(workload, stage, problem, data, load_architecture(model), (data.system("hgx-h100"),))
     (role,) = ask.roles.values()
     program = prepare(role)
     found = []
@@ -58,8 +58,9 @@ def searched(many, monkeypatch):
     return found
 
 
-def test_large_searches_find_what_small_ones_find(monkeypatch):
-    at_once, in_turn = (searched(many, monkeypatch) for many in (10**12, 0))
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b-v0.1"])
+def test_large_searches_find_what_small_ones_find(model, monkeypatch):
+    at_once, in_turn = (searched(model, many, monkeypatch) for many in (10**12, 0))
     assert sum(rows.shape[0] for rows, _ in at_once) > 500
     assert sum(sum(tally.count.values()) for _, tally in at_once) > 500
     for (rows, tally), (others, other) in zip(at_once, in_turn, strict=True):

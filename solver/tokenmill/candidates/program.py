@@ -141,7 +141,11 @@ class Program:
 
 
 def _inner(program: Program, outputs: tuple[Any, ...]) -> Inner:
-    order, leaves = program.graph.needs(outputs)
+    aliases = {symbol for sides in program.sizes.values() for symbol in sides} | {
+        side for step in program.steps for placed in step.rules for side in (placed.left, placed.right)
+    }
+    sizes = [symbol for name in sorted(program.needs(outputs).groups) for symbol in program.sizes[name]]
+    order, leaves = program.graph.needs([*outputs, *sizes])
     axes = {axis.symbol: axis.name for axis in program.role.axes if axis.codes is None}
     depends = {leaf: _needs(program.graph, program.sizes, axes, (leaf,)).axes for leaf in leaves}
     work: Counter[frozenset[str]] = Counter()
@@ -151,7 +155,7 @@ def _inner(program: Program, outputs: tuple[Any, ...]) -> Inner:
         if program.steps[-1].name not in depends[symbol]:
             work[depends[symbol]] += int(formula.expr.count_ops())
     most = max((found for found in work if found), key=lambda found: work[found], default=frozenset())
-    given = {symbol for symbol in order if depends[symbol] and depends[symbol] <= most}
+    given = {symbol for symbol in order if depends[symbol] and depends[symbol] <= most and symbol not in aliases}
     read = {name for symbol in order if symbol not in given for name in program.graph.formulas[symbol].inputs}
     border = tuple(symbol for symbol in order if symbol in given and (symbol in read or symbol in outputs))
     kept = {symbol: formula for symbol, formula in program.graph.formulas.items() if symbol not in given}
