@@ -60,7 +60,7 @@ def decode_shape(tokens: sp.Expr, keys: sp.Expr, sequences: sp.Expr | None = Non
     return Shape(
         tokens=tokens, sequences=tokens if sequences is None else sequences, keys=keys, weight_bytes=leaf.bytes_weights, expert_bytes=leaf.bytes_experts,
         activation_bytes=leaf.bytes_16, kv_bytes=leaf.bytes_kv, t=leaf.tp, e=leaf.ep, t_e=leaf.expert_tp,
-        absorbed=True, expert_load=leaf.expert_load,
+        absorbed=True, expert_load=leaf.expert_load, grouped=True,
     )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def run_pass(graph: Graph, label: str, arch: Architecture, shape: Shape, logits:
         f"launch_{label}",
         "s",
         f"launch and scheduling of {label}",
-        _launch(total) + logits * leaf.sequence_seconds,
+        _launch(total, sp.Add(*shares.values())) + logits * leaf.sequence_seconds,
         source=ENGINE,
     )
     counted = _model_flops(graph, label, arch, shape, logits)
@@ -119,10 +119,12 @@ def _layer(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -
     return layer(graph, label, kind, path, fullest(graph, label, kind, path, shape))
 
 
-def _launch(total: sp.Expr) -> sp.Expr:
+def _launch(total: sp.Expr, busy: sp.Expr) -> sp.Expr:
+    """Time [s] of launches that the device waits for: in a graph the gaps between kernels; else the host runs ahead while the device is `busy`."""
     captured, eager = leaf.graph_launch, 1 - leaf.graph_launch
     once = captured * leaf.step_seconds_graph + eager * leaf.step_seconds_eager
-    return once + total * (captured * leaf.layer_seconds_graph + eager * leaf.layer_seconds_eager)
+    ahead = maximum(0, total * leaf.layer_seconds_eager - busy)
+    return once + captured * total * leaf.layer_seconds_graph + eager * ahead
 
 
 def _sum(
@@ -140,8 +142,9 @@ def _work_shares(
     weighted = [(count * uneven, work) for count, work in zip(counts, layers, strict=True)]
     weighted.append((_head_weight(graph, label, layers, counts, last), last))
     time = graph.let(
-        f"work_{label}", "s", f"time of all operations of {label}", sp.Add(*(k * w.time for k, w in weighted))
-    )
+        f"work_{label}", "s", f"time of all operations of {label}",
+        sp.Add(*(k * sp.Add(*map(_in_engine, w.operations.values())) for k, w in weighted)), source=ENGINE,
+    )  # fmt: skip
     bound = [k * sp.Add(*map(_compute_bound, work.operations.values())) for k, work in weighted]
     compute = graph.let(f"compute_bound_{label}", "s", f"time of compute-bound operations of {label}", sp.Add(*bound))
     memory = graph.let(f"memory_bound_{label}", "s", f"time of memory-bound operations of {label}", time - compute)
@@ -162,11 +165,24 @@ def _head_weight(
     )  # fmt: skip
 
 
+def _in_engine(one: Operation) -> sp.Expr:
+    """Time [s] of an operation in a step of an engine: its roofline, what is left of its start, and the engine's own kernels of experts."""
+    if one.bytes == 0:
+        roof = sp.Integer(0)
+    else:
+        roof = maximum(one.compute, memory_time(one.name)) if one.compute != 0 else memory_time(one.name)
+    return _pace(one) * (roof + leaf.kernel_share * (one.time - roof))
+
+
+def _pace(one: Operation) -> sp.Expr:
+    return leaf.expert_pace if one.kind == "expert" else sp.Integer(1)
+
+
 def _compute_bound(one: Operation) -> sp.Expr:
     if one.compute == 0:
         return sp.Integer(0)
     bound = sp.Ge(one.compute, memory_time(one.name), evaluate=False)
-    return sp.Piecewise((one.time, bound), (0, True), evaluate=False)
+    return sp.Piecewise((_pace(one) * one.compute, bound), (0, True), evaluate=False)
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,19 @@ sequence_seconds = declare(
     "host time of a sequence a step that no device work hides: scheduling, sampling, detokenising",
     origin="engine.sequence",
 )
+kernel_share = declare(
+    "engine_kernel_share",
+    "1",
+    "share of the fixed time of single kernels (start, serial part, conversions) that is left where an engine fuses and overlaps them",
+    origin="engine.kernel_share",
+)
+expert_pace = declare(
+    "engine_expert_pace",
+    "1",
+    "time of an engine's own kernels of experts over that of the measured ones",
+    origin="engine.expert_pace",
+    sign="positive",
+)
 layer_seconds_graph = declare(
     "engine_layer_graph", "s", "gaps between the kernels of a layer, graph launch", origin="engine.layer_graph"
 )

@@ -32,6 +32,11 @@ expert_launch = declare(
     origin="chip.expert_launch",
 )  # fmt: skip
 
+expert_start = declare(
+    "expert_start", "s", "time that a layer's grouped products take to start, sorting of tokens included",
+    origin="chip.expert_start[experts]",
+)  # fmt: skip
+
 __all__ = ["LayerWork", "Operation", "Shape", "arch_leaf", "head", "layer", "touched_experts"]
 
 EXPERTS = Source("expected distinct experts among independent uniform draws: E·(1-(1-K/E)^tokens)")
@@ -159,7 +164,9 @@ def _experts(graph: Graph, label: str, expert: tuple[Matrix, ...], at: str, shap
         for group in fused(parts)
     ]
     name = f"{label}_sorting"
-    sorting = graph.let(f"T_{name}", "s", f"time of {name}: tokens by expert and back", expert_launch)
+    sorting = graph.let(
+        f"T_{name}", "s", f"time of {name}: tokens by expert and back", expert_start if shape.grouped else expert_launch
+    )
     return [*products, Operation(name, "expert", ZERO, ZERO, ZERO, ZERO, sorting)]
 
 

@@ -9,7 +9,7 @@ import sympy as sp
 
 from tokenmill_models.architecture import Matrix
 from tokenmill_models.formula import Graph
-from tokenmill_models.roofline import FLOP_PER_MAC, timed, timed_product
+from tokenmill_models.roofline import FLOP_PER_MAC, timed, timed_experts, timed_product
 from tokenmill_models.symbols import constant, declare
 
 ZERO, ONE = sp.Integer(0), sp.Integer(1)
@@ -33,7 +33,7 @@ class Shape:
     decodes in the latent space. `flash`: 1 where the score matrix never reaches memory, else 0. `vector_split`: ranks that share
     norms and residuals (sequence parallelism). `expert_load`: fullest expert rank over the mean. `beside`: a second
     load whose tokens share the products (the prefill chunk of a mixed step); only its tokens, sequences, keys,
-    causal and absorbed count.
+    causal and absorbed count. `grouped`: experts run in kernels that serving engines tune for few rows an expert.
     """
 
     tokens: sp.Expr
@@ -53,6 +53,7 @@ class Shape:
     vector_split: sp.Expr = ONE
     expert_load: sp.Expr = ONE
     beside: Shape | None = None
+    grouped: bool = False
 
     @property
     def all_tokens(self) -> sp.Expr:
@@ -130,7 +131,10 @@ def product(
     moved = graph.let(
         f"moved_{label}", "B", f"traffic of {label}", weights + rows * (inner + columns) * shape.activation_bytes
     )
-    time = timed_product(graph, label, rows, inner, columns, moved, copies)
+    if kind == "expert" and shape.grouped:
+        time = timed_experts(graph, label, rows, inner, columns, moved, copies)
+    else:
+        time = timed_product(graph, label, rows, inner, columns, moved, copies)
     return Operation(label, kind, flops, moved, weights, time.compute, time.time, time.convert)
 
 

@@ -65,6 +65,16 @@ convert_rows, convert_inner = (
 )  # fmt: skip
 
 
+expert_share, expert_bandwidth, expert_rows = (
+    declare(name, "1", doc, origin=f"chip.{name}[experts]")
+    for name, doc in (
+        ("expert_share", "share of peak compute that grouped products of experts reach"),
+        ("expert_bandwidth", "share of memory bandwidth at which grouped products read the experts' weights"),
+        ("expert_rows", "rows that a grouped product computes for an expert beyond its own: half a tile"),
+    )
+)
+
+
 @dataclass(frozen=True)
 class Timed:
     """An operation on the roofline: its compute time, memory time, time, and the part of it that converts its input [s each]."""
@@ -120,6 +130,14 @@ def timed_product(
     )  # fmt: skip
     plain = timed(graph, label, work, moved, fixed=launch + inner * inner_time + convert)
     return Timed(plain.compute, plain.memory, plain.time, convert)
+
+
+def timed_experts(
+    graph: Graph, label: str, rows: sp.Expr, inner: sp.Expr, columns: sp.Expr, moved: sp.Expr, copies: sp.Expr
+) -> Timed:
+    """Define the time of a grouped product of `copies` experts that share `rows`; its start is that of the layer's sorting."""
+    work = FLOP_PER_MAC * (rows + copies * expert_rows) * inner * columns
+    return timed(graph, label, work, moved, share=expert_share, bandwidth_share=expert_bandwidth, fixed=NONE)
 
 
 def operation(graph: Graph, label: str, flops: sp.Expr, moved: sp.Expr) -> sp.Symbol:

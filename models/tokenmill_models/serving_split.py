@@ -59,7 +59,7 @@ def decode_role(arch: Architecture) -> Role:
         word: maximum(0, leaf.output_percentiles[word] - 1) * step / kept(graph) for word in ONE_PERCENTILE
     }
     waits = {word: open_loop * symbol for word, symbol in wait.items()}
-    written = combine(graph, "answer", "time from first to last token", [waits, answer], sp.Integer(0))
+    written = combine(graph, "written", "time from first to last token", [waits, answer], sp.Integer(0))
     rate = graph.let(
         "rate", "1/s", "requests a second that a replica sustains",
         request.active_groups * request.group_batch / (request.steps * step),

@@ -7,9 +7,11 @@ from typing import Any
 
 from tokenmill import data
 from tokenmill.calibration_devices import calibrate_devices
+from tokenmill.calibration_experts import fit_experts
 from tokenmill.calibration_fit import write_constants
 from tokenmill.calibration_kernels import fit_kernels
 from tokenmill.calibration_links import calibrate_links
+from tokenmill.calibration_serving import calibrate_serving
 from tokenmill.calibration_training import calibrate_training
 from tokenmill.catalog import load_catalog
 
@@ -20,7 +22,11 @@ def calibrate(into: Path | None = None) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     kernels = fit_kernels(data.path("measured") / "kernels", load_catalog())
     write_constants(kernels, folder / "kernels.csv")
+    experts = fit_experts(data.path("measured") / "kernels", load_catalog())
+    write_constants(experts, folder / "experts.csv")
     links = calibrate_links(folder)
     trained = calibrate_training(folder)
     devices = calibrate_devices(folder)
-    return {"tables": {"kernels.csv": len(kernels), **links, **trained, **devices}, "folder": str(folder)}
+    engines = calibrate_serving(folder)
+    single = {"kernels.csv": len(kernels), "experts.csv": len(experts)}
+    return {"tables": {**single, **links, **trained, **devices, **engines}, "folder": str(folder)}

@@ -17,12 +17,14 @@ from tokenmill.catalog import Catalog, Figure
 GENERIC = "generic"
 ENGINE = ""
 """The chip of a fitted constant that belongs to frameworks of the generic class, whatever the chip."""
-TABLES = ("kernels.csv", "links.csv", "training.csv", "devices.csv")
-"""Fitted constants below catalog/efficiency: of single kernels, of exchanges, of training over single kernels, of devices of users."""
+TABLES = ("kernels.csv", "experts.csv", "links.csv", "training.csv", "devices.csv")
+"""Fitted constants below catalog/efficiency: of single kernels, of grouped products of experts, of exchanges, of training over single kernels, of devices of users."""
 ACHIEVED = {"ring_share": "all_gather", "exchange_share": "alltoall"}
 """Shares of a link, and the collective whose achieved bandwidth stands for them where neither a chip nor a relative was fitted."""
 OF_LINKS = ("ring_", "switch_", "exchange_", "own_")
 """How constants of exchanges begin: chips with links of their own and cards on a host's lend them to their own kind alone."""
+RESIDUALS = ("residuals.csv", "engines_residuals.csv")
+"""Quantiles of measured over predicted on rows left out of the fits: of training, of serving engines."""
 WIDE = "bf16"
 NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4", "fp16": "bf16"}
 """Formats without measured products, and the format whose kernels resemble theirs."""
@@ -45,15 +47,19 @@ def _fitted() -> Table:
 @cache
 def residuals() -> Mapping[tuple[str, str, str, str], tuple[float, float]]:
     """Return the quantiles (10%, 90%) of log(measured/predicted) by stage, figure, evidence of the chip, and half ("": all)."""
-    file = data.path("catalog") / "efficiency" / "residuals.csv"
-    if not file.exists():
-        return {}
-    with file.open(encoding="utf-8", newline="") as text:
-        rows = list(csv.DictReader(text))
+    rows: list[dict[str, str]] = []
+    for name in RESIDUALS:
+        file = data.path("catalog") / "efficiency" / name
+        if file.exists():
+            with file.open(encoding="utf-8", newline="") as text:
+                rows += csv.DictReader(text)
     return {(r["stage"], r["figure"], r["evidence"], r["fold"]): (float(r["low"]), float(r["high"])) for r in rows}
 
 
-FOLLOW = {"step_time": {"step_time": 1, "wall_time": 1, "mfu": -1, "hfu": -1, "tokens_per_second": -1,
+_TIMES = ("mean", "p50", "p95", "p99")
+FOLLOW = {"tpot.mean": {**{f"tpot.{word}": 1 for word in _TIMES}, "tokens_per_second": -1, "tokens_per_second_per_chip": -1},
+          "ttft.mean": {f"ttft.{word}": 1 for word in _TIMES}, "power_per_chip": {"power_per_chip": 1, "power": 1},
+          "step_time": {"step_time": 1, "wall_time": 1, "mfu": -1, "hfu": -1, "tokens_per_second": -1,
                         "tokens_per_second_per_chip": -1}}  # fmt: skip
 """Figures that scale with a figure whose residuals are known: as it (1), or as its inverse (-1)."""
 
@@ -171,12 +177,23 @@ def _release(version: str) -> int:
     return int(found[1]) * 10_000 + int(found[2] or 0) if found else 0
 
 
+@cache
+def _engine_fits() -> Mapping[tuple[str, str], Mapping[str, str]]:
+    """Return the fitted constants of engines by engine (or "engine version") and field."""
+    with (data.path("catalog") / "efficiency" / "engines.csv").open(encoding="utf-8", newline="") as file:
+        return {(row["chip"], row["constant"]): row for row in csv.DictReader(file)}
+
+
 def engine_figure(name: str, field: str) -> Figure:
     """Return an overhead of a serving engine (s, B or a count); what an engine leaves out, or an unknown engine, is the generic class's."""
-    engines = _engines()
-    own = engines.get(name.partition(" ")[0], {}) | engines.get(name, {})
-    fitted = _fitted().get((ENGINE, field, ""))
-    if fitted is not None and field not in own:
+    engines, base = _engines(), name.partition(" ")[0]
+    own = engines.get(base, {}) | engines.get(name, {})
+    fitted = _engine_fits().get((name, field))
+    if fitted is None and field not in engines.get(name, {}):
+        fitted = _engine_fits().get((base, field))
+    if fitted is None and field not in own:
+        fitted = _fitted().get((ENGINE, field, ""))
+    if fitted is not None:
         source = f"{fitted['source']}, {fitted['rows']} rows, median error {float(fitted['median_error']):.0%}"
         return Figure(float(fitted["value"]), fitted["unit"], source, "calibrated")
     entry = own.get(field) or engines[GENERIC][field]

@@ -37,11 +37,15 @@ def plan_leaves(trace: Mapping[str, Mapping[str, Any]], prefix: str) -> dict[str
         Where the plan has none: it was written without its trace.
     """
     found: dict[str, float] = {}
+    leaves: dict[str, float] = {}
     start = f"{prefix}."
     for key, node in trace.items():
         if key.startswith(start):
             found[str(node["symbol"])] = float(node["value"])
-            found |= {str(leaf["symbol"]): float(leaf["value"]) for leaf in node["inputs"] if isinstance(leaf, Mapping)}
+            leaves |= {
+                str(leaf["symbol"]): float(leaf["value"]) for leaf in node["inputs"] if isinstance(leaf, Mapping)
+            }
+    found |= leaves  # a share of the time may bear the name of a leaf
     if not found:
         raise ProblemError([Mistake(f"trace.{prefix}", "nothing", "a plan with the trace of its figures")])
     return found

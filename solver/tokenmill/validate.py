@@ -36,6 +36,7 @@ EVALUATORS: dict[str, str] = {
     "splitwise_prompts": "tokenmill.validate_serving",
     "helix_layer_profiles": "tokenmill.validate_serving",
     "kernel_profiles": "tokenmill.validate_serving",
+    "reported_cases": "tokenmill.validate_serving_memory",
     "nccl": "tokenmill.validate_links",
     "allreduce": "tokenmill.validate_links",
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from itertools import product
@@ -82,7 +82,7 @@ class Batch:
     values: Mapping[str, Any]
     allowed: NDArray[np.bool_]
 
-    def evaluate(self, constants: Mapping[str, float]) -> dict[str, Array]:
+    def evaluate(self, constants: Mapping[str, Any]) -> dict[str, Array]:
         """Return figures (and ``room``, B left in memory) of every layout with some leaves replaced by `constants`."""
         role = self.program.role
         capacity = [r for r in _capacity(self.program) if all(q.symbol.name in self.values for q in r.needs.scalars)]
@@ -142,19 +142,22 @@ class Predictor:
 
     def predict(
         self,
-        constants: Mapping[tuple[str, str], Mapping[str, float]] | None = None,
+        constants: Mapping[tuple[str, str], Mapping[str, float]] | Callable[[Batch], Mapping[str, Any]] | None = None,
         among: NDArray[np.bool_] | None = None,
     ) -> list[Prediction | None]:
         """Return a prediction for every case (None: refused, see `refused`).
 
-        `constants`: leaves by symbol name that replace the catalogue's, by chip and format. `among`: which cases matter (the
+        `constants`: leaves by symbol name that replace the catalogue's, by chip and format or of a batch. `among`: which cases matter (the
         others may stay None).
         """
         found: dict[int, tuple[float, Prediction]] = {}
         for batch in self.batches:
             if among is not None and not among[batch.cases].any():
                 continue
-            named = batch.evaluate((constants or {}).get((batch.chip, batch.precision), {}))
+            given = (
+                constants(batch) if callable(constants) else (constants or {}).get((batch.chip, batch.precision), {})
+            )
+            named = batch.evaluate(given)
             for case, prediction in _best(batch, named, self.outputs, self.sign):
                 rank = self.sign * prediction.figures[self.outputs[0]] if prediction.fits else np.inf
                 if case not in found or rank < found[case][0]:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import exp
 from statistics import median
+from typing import Any
 
+import numpy as np
+
+from tokenmill import data
+from tokenmill.catalog import load_catalog
+from tokenmill.efficiency import engine_version, residual_class, residuals
+from tokenmill.imports.architecture import load_architecture
 from tokenmill.validate import Evaluation, Outcome, fitted_half
-from tokenmill.validate_cases import Prediction, Predictor
+from tokenmill.validate_cases import Batch, Prediction, Predictor
 from tokenmill.validate_serving_rows import Row, measured, read_rows
 
 
@@ -46,6 +55,9 @@ METRICS = {
     "products": Metric("matmul_plain_0", ("matmul_flop_plain_0",), _same),
 }
 """Metrics of serving rows; of the baseline: constant bandwidth for answers, constant compute for prompts, one power a chip."""
+HALVES = ("engines_half_a.csv", "engines_half_b.csv")
+"""Constants of engines fitted on one half of the groups alone: each predicts the rows of the other half."""
+FOLDS = ("half_a", "half_b")
 HIGHEST = ("rate_chip",)
 """Metrics of rows that leave the layout open: the highest of those allowed is the prediction."""
 
@@ -83,13 +95,46 @@ def predictors(name: str) -> tuple[tuple[tuple[Row, ...], Predictor], ...]:
 
 
 @cache
+def half_table(name: str) -> Mapping[tuple[str, str], float]:
+    """Return the constants of a table of one half by engine and symbol."""
+    file = data.path("catalog") / "efficiency" / name
+    if not file.exists():
+        return {}
+    with file.open(encoding="utf-8", newline="") as text:
+        return {(r["chip"], f"engine_{r['constant']}"): float(r["value"]) for r in csv.DictReader(text)}
+
+
+def leaves_of(rows: tuple[Row, ...], batch: Batch, table: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+    """Return the leaves of a batch's engines as arrays over its layouts, those of `table` in place of the catalogue's."""
+    engines = [_engine(rows[int(case)]) for case in batch.cases]
+    found: dict[str, Any] = {}
+    for symbol in {symbol for _, symbol in table} & set(batch.values):
+        known = np.broadcast_to(np.asarray(batch.values[symbol], float), batch.cases.shape)
+        found[symbol] = np.array([table.get((e, symbol), float(own)) for e, own in zip(engines, known, strict=True)])
+    return found
+
+
+def _leaves_by(rows: tuple[Row, ...], table: Mapping[tuple[str, str], float]) -> Callable[[Batch], Mapping[str, Any]]:
+    def leaves(batch: Batch) -> Mapping[str, Any]:
+        return leaves_of(rows, batch, table)
+
+    return leaves
+
+
+def _engine(row: Row) -> str:
+    engine = row.case.workload["engine"]
+    return engine_version(engine["name"], str(engine.get("version") or ""))
+
+
+@cache
 def pairs(name: str) -> tuple[Pair, ...]:
-    """Return the rows of a file with their predictions."""
+    """Return the rows of a file with their predictions, by constants of the half that the row's group is not in."""
     found: list[Pair] = []
     for rows, predictor in predictors(name):
-        predicted = predictor.predict()
-        reasons = [predictor.refused.get(i, "") for i in range(len(rows))]
-        found += [Pair(*one) for one in zip(rows, predicted, reasons, strict=True)]
+        sides = [predictor.predict(_leaves_by(rows, half_table(half))) for half in HALVES]
+        for i, row in enumerate(rows):
+            side = sides[1 if fitted_half(row.case.group) else 0]
+            found.append(Pair(row, side[i], predictor.refused.get(i, "")))
     return tuple(found)
 
 
@@ -111,8 +156,33 @@ def _outcome(pair: Pair, metric: str, base: Mapping[tuple[bool, str, str], float
     share = base.get((not pair.fitted, row.case.accelerator, metric)) or base.get((not pair.fitted, "", metric))
     return Outcome(
         row.case.accelerator, metric, row.case.group, figures[METRICS[metric].figure], row.values[metric],
-        None if share is None else share * _base(figures, metric), None, row.setting,
+        None if share is None else share * _base(figures, metric), None, row.setting, interval(pair, metric),
     )  # fmt: skip
+
+
+@cache
+def _sparse(model: str) -> bool:
+    return any(kind.mlp.expert for kind in load_architecture(model).layers)
+
+
+def class_of(row: Row) -> str:
+    """Return the class of residuals of a row, by its chip and whether its model has experts."""
+    catalog = load_catalog()
+    return residual_class(catalog, catalog.system(row.case.system).chip, _sparse(str(row.case.model)))
+
+
+def fold(fitted: bool) -> str:
+    """Return the name of a half of the groups in the table of residuals."""
+    return FOLDS[0 if fitted else 1]
+
+
+def interval(pair: Pair, metric: str) -> tuple[float, float] | None:
+    """Return the 80% interval of a prediction from the residuals of the other half, None where none are known."""
+    figure = METRICS[metric].figure
+    found = residuals().get((pair.row.case.stage, figure, class_of(pair.row), fold(not pair.fitted)))
+    if found is None or pair.predicted is None:
+        return None
+    return tuple(pair.predicted.figures[figure] * exp(quantile) for quantile in found)  # type: ignore[return-value]
 
 
 def _base(figures: Mapping[str, float], metric: str) -> float:

@@ -17,6 +17,8 @@ from tokenmill.validate_cases import Case
 DRAWN = (0.9, 0.99)
 """Mean and 95th percentile of lengths drawn evenly from 80 to 100% of the nominal one."""
 CHUNK = 8192.0
+FRACTIONS = {"trtllm": 0.97}
+"""Memory share by engine: TensorRT-LLM takes nine tenths of what its weights leave."""
 FAULTY = "nvidia/DeepSeek-R1-NVFP4"
 MOST = 4096.0
 
@@ -131,6 +133,7 @@ def inferencemax(entry: Mapping[str, str]) -> Row | str:
         "engine": {"name": entry["engine"], "version": entry["engine_version"], "chunk": CHUNK, "disaggregated": False, "attention_dp": dp},
         "layout": {"tp": ranks // (pp * dp), "pp": pp, "ep": int(_number(entry["moe_ep"], 1))},
         "precision": _quantised(entry),
+        "memory_fraction": FRACTIONS.get(entry["engine"], 0.9),
     }  # fmt: skip
     group = "/".join(entry[key] for key in ("model", "gpu", "precision", "engine"))
     case = serving_case(entry, entry["gpu"], entry["model"], group, ranks, workload)
@@ -147,7 +150,7 @@ def _quantised(entry: Mapping[str, str]) -> dict[str, str]:
         return {"kv": "fp8" if entry["engine"] == "trtllm" else "bf16"}
     words = names()["precisions"]
     weights, experts = (words[entry[key].partition("_")[0]] for key in ("gemm_quant", "moe_quant"))
-    routed = {"experts": experts} if experts != weights else {}
+    routed = {"experts": experts} if entry["moe_ep"] or experts != weights else {}
     return {"weights": weights, "kv": "fp8" if weights != "bf16" else "bf16", **routed}
 
 

@@ -226,7 +226,9 @@ def test_graph_launch_is_faster_than_eager():
     captured, eager = (
         evaluate(role_of(SMALL, "decode"), SMALL, **engine, input__engine__graph=g)["step_time"] for g in (1.0, 0.0)
     )
-    assert eager - captured == pytest.approx(1e-3 + 24 * 1.7e-4)
+    work = captured - 1e-3 - 24 * 3e-5
+    # the host runs ahead of the device: a step takes the longer of the two, and what is paid once
+    assert eager == pytest.approx(2e-3 + max(work, 24 * 2e-4))
 
 
 def test_shares_sum_to_the_step():

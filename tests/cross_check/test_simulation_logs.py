@@ -12,6 +12,7 @@ from tokenmill.api import solve
 from tokenmill.imports.traces import read_trace
 from tokenmill.reading import load_problem
 from tokenmill.simulate import Options, simulate
+from tokenmill.simulate_steps import plan_leaves
 
 TEXT = """
 objective = {{ minimise = "cost" }}
@@ -77,6 +78,8 @@ def test_room_for_kv_is_what_the_engine_printed():
 
 
 def test_idle_engine_answers_within_a_quarter_of_a_second_as_measured():
-    _, trace, report = replayed("vllm-rtx-pro-6000-qwen3-30b-a3b")
+    plan, trace, report = replayed("vllm-rtx-pro-6000-qwen3-30b-a3b")
     assert np.median(trace.measured["ttft"]) < 0.25
-    assert report.ttft["p50"] < 0.25
+    # the log holds the engine's own times: the steps until the front end sends the first token are not in them
+    late = plan_leaves(plan.trace, "chat.mixed")["engine_stream"] * report.tpot["p50"]
+    assert report.ttft["p50"] - late < 0.25

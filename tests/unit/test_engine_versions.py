@@ -15,5 +15,5 @@ def test_the_nearest_fitted_version_is_used(name, version, expected):
 
 
 def test_a_version_inherits_what_it_does_not_state():
-    assert engine_figure("vllm 0.11", "step_graph") == engine_figure("vllm", "step_graph")
+    assert engine_figure("vllm 0.11", "request") == engine_figure("vllm", "request")
     assert engine_figure("vllm 0.11", "sequence").value > engine_figure("vllm", "sequence").value

@@ -51,9 +51,10 @@ def _resolved(words: dict[str, Any], architecture: Any, catalog: Catalog, chip: 
         if word == PUBLISHED[0]:
             found[name] = getattr(architecture, f"{name}_precision", None)
     stored = found.get("weights") or "bf16"
+    found |= {n: stored for n in ("weights", "experts") if words.get(n) == PUBLISHED[0] and found[n] is None}
     for name, word in words.items():
         if word == PUBLISHED[0] and found[name] is None:
-            found[name] = stored if name in ("weights", "experts") else native(catalog, chip, str(stored))
+            found[name] = native(catalog, chip, str(found.get("experts") or stored))
     return found
 
 

@@ -1,0 +1,184 @@
+"""Fits what serving engines add to the work of the model, on measured/serving: a few constants an engine, on all rows and on each half."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenmill.calibration_fit import SPREAD, Constant, Fitted, write_constants
+from tokenmill.efficiency import engine_version
+from tokenmill.validate import Outcome, fitted_half, residual_quantiles
+from tokenmill.validate_cases import Predictor
+from tokenmill.validate_serving import HALVES, METRICS, class_of, fold, half_table, pairs
+from tokenmill.validate_serving_rows import Row, measured
+
+Array = NDArray[np.float64]
+TABLE, RESIDUALS = "engines.csv", "engines_residuals.csv"
+SCORED = {"inferencemax": ("tpot", "ttft"), "energy_serving": ("power",)}
+"""Files and metrics whose residuals give plans their intervals."""
+MOST_ROWS = 40
+"""Rows of a group that enter a fit, evenly spread: large sweeps weigh as others do."""
+PRIOR = 0.1
+"""Weight of a constant's start beside one group: it holds what the rows leave open."""
+
+STEP = Constant("step_graph", "s", 5e-4, 1e-6, 5e-3)
+LAYER = Constant("layer_graph", "s", 5e-6, 1e-7, 1e-4)
+SEQUENCE = Constant("sequence", "s", 1.5e-5, 1e-7, 1e-3)
+FIRST = (Constant("request", "s", 0.02, 1e-4, 0.3), Constant("stream", "step", 4.0, 0.01, 60.0))
+
+
+@dataclass(frozen=True)
+class Task:
+    """Constants of an engine, the file and the metrics they are fitted on, in stages: each holds what the one before found."""
+
+    engine: str
+    file: str
+    stages: tuple[tuple[tuple[str, ...], tuple[Constant, ...]], ...]
+
+
+EXPERT = Constant("expert_pace", "1", 1.0, 0.3, 3.0)
+TOKENS = (("tpot",), (STEP, LAYER, SEQUENCE, EXPERT))
+TASKS = (
+    *(Task(engine, "inferencemax", (TOKENS, (("ttft",), FIRST))) for engine in ("vllm", "sglang", "trtllm", "trtllm 1.0")),
+    Task("vllm 0.11", "energy_serving", ((("rate",), (STEP, LAYER, SEQUENCE, EXPERT)),)),
+    Task(
+        "vllm 0.2", "splitwise_profiles",
+        ((("token",), (Constant("step_eager", "s", 1e-3, 1e-5, 2e-2), Constant("layer_eager", "s", 3e-4, 1e-5, 2e-3), SEQUENCE)),),
+    ),
+)  # fmt: skip
+
+
+def calibrate_serving(folder: Path) -> dict[str, int]:
+    """Fit and write the constants of engines, on all rows and on each half of the groups; return rows by table."""
+    found: dict[str, list[Fitted]] = {name: [] for name in (TABLE, *HALVES)}
+    for task in TASKS:
+        rows = _rows(task)
+        half = np.array([fitted_half(row.case.group) for row in rows])
+        errors = []
+        for name, part in zip(HALVES, (half, ~half), strict=True):
+            if not part.any():
+                errors.append(np.full(half.size, np.nan))
+                continue
+            values = _fit(task, rows, part)
+            found[name] += _records(task, values, int(part.sum()), np.empty(0))
+            errors.append(_errors(task, rows, values)[~part])
+        values = _fit(task, rows, np.ones(half.size, bool))
+        found[TABLE] += _records(task, values, half.size, np.concatenate(errors))
+    for name, constants in found.items():
+        write_constants(constants, folder / name)
+    half_table.cache_clear()
+    lines = write_residuals(folder / RESIDUALS)
+    return {name: len(constants) for name, constants in found.items()} | {RESIDUALS: lines}
+
+
+def write_residuals(path: Path) -> int:
+    """Write the quantiles of log(measured/predicted) by figure, class and half, of rows predicted by the other half's fit; return lines."""
+    found: dict[tuple[str, str, str, str], list[Outcome]] = {}
+    for name, metrics in SCORED.items():
+        for pair in pairs(name):
+            for metric in metrics if pair.predicted is not None else ():
+                figure = METRICS[metric].figure
+                predicted = pair.predicted.figures[figure] if pair.predicted is not None else 0.0
+                one = Outcome("", metric, "", predicted, pair.row.values[metric])
+                for part in ("", fold(pair.fitted)):
+                    found.setdefault((pair.row.case.stage, figure, class_of(pair.row), part), []).append(one)
+    aside = path.with_suffix(".new")
+    with aside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["stage", "figure", "evidence", "fold", "low", "high", "rows", "source"])
+        for key, outcomes in sorted(found.items()):
+            low, high = residual_quantiles(outcomes)
+            writer.writerow([*key, f"{low:.4f}", f"{high:.4f}", len(outcomes), "fitted on measured/serving"])
+    aside.replace(path)
+    return len(found)
+
+
+def _rows(task: Task) -> tuple[Row, ...]:
+    """Return the rows of the task's engine, at most so many a group."""
+    groups: dict[str, list[Row]] = {}
+    for row in measured(task.file)[0]:
+        engine = row.case.workload["engine"]
+        if engine_version(engine["name"], str(engine.get("version") or "")) == task.engine:
+            groups.setdefault(row.case.group, []).append(row)
+    return tuple(row for rows in groups.values() for row in rows[:: max(1, len(rows) // MOST_ROWS)])
+
+
+@cache
+def _predictor(task: Task) -> Predictor:
+    metrics = [metric for names, _ in task.stages for metric in names]
+    return Predictor([row.case for row in _rows(task)], [METRICS[metric].figure for metric in metrics])
+
+
+def _fit(task: Task, rows: Sequence[Row], part: NDArray[np.bool_]) -> dict[str, float]:
+    """Return the constants fitted on the rows of `part`, groups alike."""
+    from scipy.optimize import least_squares
+
+    found: dict[str, float] = {}
+    groups = [row.case.group for row in rows]
+    size = {group: sum(p for g, p in zip(groups, part, strict=True) if g == group) for group in groups}
+    weight = np.array([3 / np.sqrt(size[group] or 1) for group in groups])[part, None]
+    for metrics, constants in task.stages:
+        start, low, high = (np.log([getattr(c, side) for c in constants]) for side in ("start", "low", "high"))
+        value = np.array([[row.values[metric] for metric in metrics] for row in rows])[part]
+        stage = _Stage(task, metrics, constants, dict(found), start, part, value, weight)
+        result = least_squares(
+            stage.misses, start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD, diff_step=1e-2, max_nfev=15
+        )
+        found |= stage.named(result.x)
+    return found
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """One stage of a fit: the constants before it, and the measured values [SI] and weights of its rows."""
+
+    task: Task
+    metrics: Sequence[str]
+    constants: Sequence[Constant]
+    before: Mapping[str, float]
+    start: Array
+    part: NDArray[np.bool_]
+    value: Array
+    weight: Array
+
+    def named(self, logs: Array) -> dict[str, float]:
+        """Return constants by name from their logarithms."""
+        return dict(zip((c.name for c in self.constants), np.exp(logs).tolist(), strict=True))
+
+    def misses(self, logs: Array) -> Array:
+        """Return the weighted logarithms of predicted over measured, and what pulls the constants to their start."""
+        predicted = _predict(self.task, {**self.before, **self.named(logs)}, self.metrics, self.part.size)[self.part]
+        return np.concatenate([(np.log(predicted / self.value) * self.weight).ravel(), PRIOR * (logs - self.start)])
+
+
+def _predict(task: Task, values: Mapping[str, float], metrics: Sequence[str], count: int) -> Array:
+    found = np.full((count, len(metrics)), np.nan)
+    for batch in _predictor(task).batches:
+        named = batch.evaluate({f"engine_{name}": value for name, value in values.items()})
+        for place, metric in enumerate(metrics):
+            found[batch.cases, place] = named[METRICS[metric].figure]
+    return found
+
+
+def _errors(task: Task, rows: Sequence[Row], values: Mapping[str, float]) -> Array:
+    """Return the absolute relative errors of the first metric."""
+    metric = task.stages[0][0][0]
+    value = np.array([row.values[metric] for row in rows])
+    return np.asarray(np.abs(_predict(task, values, (metric,), len(rows))[:, 0] / value - 1))
+
+
+def _records(task: Task, values: Mapping[str, float], count: int, errors: Array) -> list[Fitted]:
+    known = errors[np.isfinite(errors)]
+    median, worse = (float(np.quantile(known, q)) if known.size else 0.0 for q in (0.5, 0.9))
+    units = {c.name: c.unit for _, constants in task.stages for c in constants}
+    source = f"fitted on measured/serving/{task.file}.csv"
+    return [
+        Fitted(task.engine, name, "", value, units[name], count, median, worse, source)
+        for name, value in values.items()
+    ]
