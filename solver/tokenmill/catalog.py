@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from tokenmill import data
-from tokenmill.catalog_chips import own_chip, read_chip
+from tokenmill.catalog_chips import borrowed, own_chip, own_share, read_chip
 from tokenmill.catalog_entry import Entry, read_csv, read_toml
 from tokenmill.catalog_prices import RENTAL, choose_price, prices_of, read_purchases, read_rentals
 from tokenmill.catalog_records import (
@@ -182,16 +182,16 @@ class Catalog:
         """
         lineage = self.lineage(chip_id)
         for chip in lineage:
-            share = _share(chip, precision)
+            share = own_share(chip, precision)
             if share is not None:
-                return _borrowed(share, chip, chip_id, precision)
+                return borrowed(share, chip, chip_id, precision)
         kinds = ("bandwidth",) if precision == "bandwidth" else PRECISIONS
         for chip in lineage:
             for other in kinds:
-                share = _share(chip, other)
+                share = own_share(chip, other)
                 if share is not None:
-                    return _borrowed(share, chip, chip_id, other, exact=False)
-        shares = [s for c in self.chips.values() for kind in kinds if (s := _share(c, kind)) is not None]
+                    return borrowed(share, chip, chip_id, other, exact=False)
+        shares = [s for c in self.chips.values() for kind in kinds if (s := own_share(c, kind)) is not None]
         return Figure(median(shares), "1", "median of all measured chips", "guess")
 
     def link_share(self, chip_id: str, operation: str = "all_gather") -> Figure:
@@ -387,20 +387,3 @@ def _digest(root: Path, extra: Path | None) -> str:
                 digest.update(str(file.relative_to(base)).encode() + b"\0")  # type: ignore[arg-type]
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
-
-
-def _share(chip: Chip, kind: str) -> float | None:
-    """Return the measured share of a chip's own peak or bandwidth, or None."""
-    if kind == "bandwidth":
-        reached = chip.measured_bandwidth
-        return reached / chip.bandwidth if reached else None
-    kind = "bf16" if kind == "fp16" and "fp16" not in chip.measured_peak else kind
-    best, peak = chip.measured_peak.get(kind), chip.peak.get(kind)
-    return best / peak if best and peak else None
-
-
-def _borrowed(share: float, chip: Chip, asked: str, kind: str, exact: bool = True) -> Figure:
-    """Return a share with its evidence: measured on the chip itself, a guess from a relative or another precision."""
-    own = chip.id == asked and exact
-    source = f"measured {kind} of {chip.id}: {chip.source}"
-    return Figure(share, "1", source, "measured" if own else "guess")

@@ -249,3 +249,20 @@ def _blank(name: str) -> Chip:
         source="problem file",
         checked=False,
     )
+
+
+def own_share(chip: Chip, kind: str) -> float | None:
+    """Return the measured share of a chip's own peak or bandwidth, or None."""
+    if kind == "bandwidth":
+        reached = chip.measured_bandwidth
+        return reached / chip.bandwidth if reached else None
+    kind = "bf16" if kind == "fp16" and "fp16" not in chip.measured_peak else kind
+    best, peak = chip.measured_peak.get(kind), chip.peak.get(kind)
+    return best / peak if best and peak else None
+
+
+def borrowed(share: float, chip: Chip, asked: str, kind: str, exact: bool = True) -> Figure:
+    """Return a share with its evidence: measured on the chip itself, a guess from a relative or another precision."""
+    own = chip.id == asked and exact
+    source = f"measured {kind} of {chip.id}: {chip.source}"
+    return Figure(share, "1", source, "measured" if own else "guess")
