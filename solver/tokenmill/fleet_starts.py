@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.errors import Mistake, ProblemError
+from tokenmill.errors import Mistake
 from tokenmill.milp.sets import before
 from tokenmill.problem import Problem
 
-ROUNDING = 1e-9
+ROUNDING, DAY = 1e-9, 86400.0
 
 
 def due(problem: Problem, pools: Iterable[str]) -> Problem:
@@ -37,12 +37,7 @@ def due(problem: Problem, pools: Iterable[str]) -> Problem:
 def begun(problem: Problem, name: str, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], Mistake | None]:
     """Return the demand of a pool (period, slice) from the first period on that begins once it has started and its runs are due.
 
-    With it a note where that cannot be told: a run without a deadline, or a horizon of one period.
-
-    Raises
-    ------
-    ProblemError
-        Where no period begins late enough.
+    With it a note where demand is planned for all the same: a run without a deadline, or no period that begins late enough.
     """
     workloads = {w.name: w for w in problem.workloads}
     runs = [workloads[run] for run in sorted(before(problem)[name])]
@@ -53,12 +48,7 @@ def begun(problem: Problem, name: str, rates: NDArray[np.float64]) -> tuple[NDAr
     if open_ended:
         said = f"{', '.join(open_ended)} without a deadline: demand is planned for all the same"
         return rates, Mistake(key, said, f"a deadline of what it needs, or starts of {name}")
-    if problem.horizon.periods == 1:
-        early = begins > 0.0
-        said = "a horizon of one period: demand is planned for all of it"
-        return rates, Mistake(key, said, "more periods, to begin later") if early else None
     if late.all():
-        raise ProblemError(
-            [Mistake(key, f"no period that begins after {begins:g} s", "a longer horizon, or more periods")]
-        )
+        said = f"no period that begins after {begins / DAY:g} days: demand is planned for all the same"
+        return rates, Mistake(key, said, "more periods, to begin later")
     return np.where(late[:, None], 0.0, rates), None
