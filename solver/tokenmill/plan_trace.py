@@ -38,7 +38,7 @@ def answer_nodes(
     """Return ``objective``, ``binding.<key>`` (what a step saves) and ``alternatives.<n>`` (what another plan would cost)."""
     if objective.value is None:
         return {}
-    unit, now = objective.unit, objective.value
+    unit, now = objective.unit.partition("/")[0], objective.value  # runs, tokens and tasks are counts
     best = row("best", now, unit, "objective.value")
     nodes: dict[str, Node] = {"objective": total(objective.name, f"{objective.name} of the plan", unit, [best], now)}
     for at, bound in enumerate(binding):

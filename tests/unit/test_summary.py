@@ -50,6 +50,13 @@ def test_figures_of_the_answer_unfold():
     assert "eased = $93.00" in explain(made, "binding.hardware.site.north.power")
 
 
+def test_a_cost_by_the_run_unfolds_too():
+    by_run = Objective("cost_per_run", 50.0, "USD/run", 50.0, 0.0)
+    made = replace(plan(), objective=by_run, trace=answer_nodes(by_run, (LIMIT,), (OTHER,)))
+    assert "$50.00" in explain(made, "objective")
+    assert "best + difference" in explain(made, "alternatives.1")
+
+
 def test_a_margin_is_revenue_less_cost():
     """Hand calculation: 1e6 prompt tokens at $10 and 2e6 answer tokens at $30 a million bring $70; they cost $100."""
     asked = Problem(

@@ -181,7 +181,7 @@ def _held_back(plan: Plan) -> str:
     valued = [bound for bound in plan.binding if isinstance(bound.value_of_next, NextUnit)]
     best = max(valued, key=lambda bound: bound.value_of_next.saves, default=None)  # type: ignore[union-attr]
     if best is not None and isinstance(best.value_of_next, NextUnit):
-        saved = objective_text(plan, best.value_of_next.saves)
+        saved = objective_text(plan, best.value_of_next.saves) if best.value_of_next.saves > 0.0 else "nothing"
         return f"binding: {best.limit}: {step_text(best.value_of_next)} would save {saved}  [{binding_key(best)}]"
     if plan.binding:
         return f"binding: {', '.join(bound.limit for bound in plan.binding[:3])}"
