@@ -63,7 +63,7 @@ def with_bills(
 
 def _billed(problem: Problem, catalog: Any, made: WorkloadPlan, runs: Sequence[Run], cost: float | None) -> Billed:
     if runs:
-        others = sum(pool.chips for pool in made.pools if not _accelerates(catalog, pool))
+        others = sum(pool.chips for pool in made.pools if catalog.system(pool.system).hardware == "processor")
         seconds = sum(run.end - run.start for run in runs)
         hours = sum((run.chips - others) * (run.end - run.start) for run in runs) / HOUR
         work = made.totals.get(WORK)

@@ -39,8 +39,9 @@ def test_the_flops_of_serving_overtake_those_of_training_after_three_times_the_c
     assert crossing["needed"]["flops"] == trained["flops"]
     # ec-04: three times the corpus at 1e11 tokens a day is 450 days; training's attention makes it more, serving's contexts are short
     assert crossing["flops_days"] == pytest.approx(450, rel=0.1)
-    # 926 requests of 1250 tokens a second over two years
-    assert chat["tokens_all"] == pytest.approx(926 * 1250 * 730 * DAY)
+    # 926 requests of 1250 tokens a second in the six quarters that begin once training is due
+    assert chat["tokens_all"] == pytest.approx(926 * 1250 * 547.5 * DAY)
+    assert volume.runs[0].end <= 182.5 * DAY
     work = 2 * BODY_70B * chat["tokens_all"]
     assert chat["bill"]["flops"] == pytest.approx(work, rel=0.12)
 
@@ -69,7 +70,8 @@ def test_money_crosses_last_where_servers_are_bought(volume):
     crossing = chat["crossover"]
     assert crossing["accelerator_hours_days"] < crossing["cost_days"]
     # by hand: what a day of serving costs at an even rate
-    assert crossing["cost_days"] == pytest.approx(pretrain["bill"]["cost"] / (chat["bill"]["cost"] / 730), rel=0.01)
+    served = chat["tokens_all"] / (926 * 1250 * DAY)
+    assert crossing["cost_days"] == pytest.approx(pretrain["bill"]["cost"] / (chat["bill"]["cost"] / served), rel=0.01)
 
 
 @pytest.mark.slow
@@ -111,9 +113,15 @@ def test_quarterly_runs_weigh_four_times_one():
         assert run.end <= (91.25 * k + 30) * DAY + 1
     one = plan.workloads["train-1"].totals["bill"]
     assert one["flops"] == pytest.approx(6 * BODY_8B * 300e9, rel=0.2)
-    needed = plan.workloads["chat"].totals["crossover"]["needed"]
-    assert needed["flops"] == pytest.approx(4 * one["flops"])
-    assert needed["cost"] == pytest.approx(4 * one["cost"])
+    chat = plan.workloads["chat"].totals
+    assert chat["crossover"]["needed"]["flops"] == pytest.approx(one["flops"])
+    for k in range(1, 4):
+        assert plan.workloads[f"train-{k + 1}"].totals["bill"]["cost"] == pytest.approx(one["cost"], rel=1e-6)
+    # lifetime.training_share: four runs against the year's serving
+    assert 4 * one["cost"] / (4 * one["cost"] + chat["bill"]["cost"]) == pytest.approx(
+        4 * one["cost"] / plan.cost.total, rel=1e-6
+    )
+    assert 0.2 < 4 * one["cost"] / plan.cost.total < 0.6
 
 
 def test_longer_answers_of_a_smaller_model_are_cheaper_up_to_a_point():
