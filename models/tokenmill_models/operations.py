@@ -12,9 +12,10 @@ import sympy as sp
 
 from tokenmill_models.architecture import Architecture, LayerKind, Matrix
 from tokenmill_models.formula import Graph, Source
-from tokenmill_models.operations_attention import attention_core, indexer_scores, scan
+from tokenmill_models.operations_attention import attention_core, indexer_scores, scan, score_operations
 from tokenmill_models.operations_parts import (
     LOGIT_BYTES,
+    ONE,
     ZERO,
     Operation,
     Part,
@@ -46,7 +47,8 @@ EXPERTS = Source("expected distinct experts among independent uniform draws: E·
 class LayerWork:
     """Forward work of one layer on one rank.
 
-    `time`, `compute_time` (sum of the compute times), `matmul_time`, `attention_time`, `vector_time`, `expert_time` [s]
+    `time`, `compute_time` (sum of the compute times), `matmul_time`, `attention_time`, `scores_time` and `softmax_time` (products and
+    sweeps where scores pass through memory), `vector_time`, `expert_time` [s]
     (`expert_time` is the part of `matmul_time` that routed experts take, `convert_time` that of converting inputs); `flops` executed, `matmul_flops`,
     `attention_flops` [FLOP]; `bytes`, `weight_bytes_read` [B]. `operations`: the single operations by name.
     """
@@ -57,6 +59,8 @@ class LayerWork:
     compute_time: sp.Symbol
     matmul_time: sp.Symbol
     attention_time: sp.Symbol
+    scores_time: sp.Symbol
+    softmax_time: sp.Symbol
     vector_time: sp.Symbol
     expert_time: sp.Symbol
     convert_time: sp.Symbol
@@ -99,6 +103,8 @@ def _mixer(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -
             continue
         if mixer.heads * (mixer.d_qk + mixer.d_v):
             operations.append(attention_core(graph, f"{label}_attention{suffix}", mixer, at, load))
+            if load.flash != ONE:
+                operations += score_operations(graph, f"{label}_attention{suffix}", mixer, at, load)
         if mixer.scan_flops or mixer.kind == "linear":
             operations.append(scan(graph, f"{label}_scan{suffix}", mixer, at, load))
         if mixer.indexer:
@@ -173,10 +179,11 @@ def _experts(graph: Graph, label: str, expert: tuple[Matrix, ...], at: str, shap
 def _vector(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -> Operation:
     """Norms, residuals, rotary positions, activation function, permutation to the experts: one sweep of memory.
 
-    A norm fused with its residual reads two rows and writes two, twice a layer.
+    A norm fused with its residual reads two rows and writes two, twice a layer. Dropout stands between them: its kernel writes the
+    row that the norm reads, and a mask of half its size.
     """
     h, tokens = arch_leaf("hidden"), shape.all_tokens
-    elements = 8 * h / shape.vector_split
+    elements = (8 + 5 * shape.dropout) * h / shape.vector_split
     if kind.mixer.heads and kind.mixer.d_qk:
         at = f"{path}.mixer"
         elements += 2 * sp.ceiling(arch_leaf(f"{at}.heads") / shape.t) * arch_leaf(f"{at}.d_qk")
@@ -211,13 +218,17 @@ def _total(graph: Graph, label: str, operations: list[Operation]) -> LayerWork:
         compute_time=total("compute", "s", "forward time at the compute rate", pick("compute")),
         matmul_time=total("matmul", "s", "forward time of products", pick("time", "matmul", "expert", "head")),
         attention_time=total("core", "s", "forward time of attention and scans", pick("time", "attention")),
+        scores_time=total("scores", "s", "forward time of products with scores in memory", pick("time", "scores")),
+        softmax_time=total("softmax", "s", "forward time of sweeps over scores in memory", pick("time", "softmax")),
         vector_time=total("vector", "s", "forward time of vector operations", pick("time", "vector")),
         expert_time=total("expert", "s", "forward time of routed experts", pick("time", "expert")),
         convert_time=total("convert", "s", "forward time of converting inputs", pick("convert")),
         matmul_flops=total(
             "matmul_flop", "FLOP", "forward work of products", pick("flops", "matmul", "expert", "head")
         ),
-        attention_flops=total("core_flop", "FLOP", "forward work of attention and scans", pick("flops", "attention")),
+        attention_flops=total(
+            "core_flop", "FLOP", "forward work of attention and scans", pick("flops", "attention", "scores")
+        ),
         weight_bytes_read=total("weights_read", "B", "weights read forward", pick("weights")),
         operations={o.name: o for o in operations},
     )

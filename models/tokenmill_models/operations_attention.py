@@ -7,13 +7,20 @@ import sympy as sp
 from tokenmill_models.architecture import Mixer
 from tokenmill_models.formula import Graph, Source, minimum
 from tokenmill_models.operations_parts import ONE, ZERO, Operation, Shape, arch_leaf
-from tokenmill_models.roofline import FLOP_PER_MAC, Timed, timed
+from tokenmill_models.roofline import FLOP_PER_MAC, Timed, W, eta_W, timed, timed_product
 from tokenmill_models.symbols import declare
 
 FLASH = Source("Dao 2023, FlashAttention-2, arXiv:2307.08691: the score matrix stays on the chip")
 
-# write scores, read and write them in the softmax, read probabilities
-SCORE_PASSES = 4
+NO_FLASH = Source(
+    "definition",
+    (
+        "without flash attention one product writes the score matrix and another reads it, over the whole square",
+        "between them a softmax reads and writes it; dropout reads the probabilities and writes them anew",
+    ),
+)
+PASSES_OF_SOFTMAX, PASSES_OF_DROPOUT = 2, 2
+"""How often kernels between the products pass over a score matrix in memory."""
 
 peak_16bit = declare("F_16", "FLOP/s", "peak dense compute of a device at 16 bits", origin="chip.peak_bf16")
 attention_share = declare(
@@ -79,39 +86,68 @@ def kv_shard(mixer: Mixer, at: str, t: sp.Expr) -> sp.Expr:
 def attention_core(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> Operation:
     """Define the attention core of one layer on one rank: queries by keys, softmax, by values.
 
-    Causal kernels skip the masked half; without flash attention the whole square is computed and passes through memory.
+    Causal kernels skip the masked half. Where there is no flash attention `score_operations` take its place.
     """
     heads = sp.ceiling(arch_leaf(f"{at}.heads") / load.t)
     width_k, width_v = head_widths(mixer, at, load)
     seen = graph.let(f"keys_{label}", "1", f"keys a query sees in {label}", keys_seen(mixer, at, load))
-    executed = load.flash * seen + (1 - load.flash) * 2 * load.keys if load.causal else seen
     flops = graph.let(
         f"flop_{label}", "FLOP", f"work of {label} on a rank",
-        FLOP_PER_MAC * load.tokens * heads * (width_k + width_v) * executed, source=FLASH,
+        load.flash * FLOP_PER_MAC * load.tokens * heads * (width_k + width_v) * seen, source=FLASH,
     )  # fmt: skip
     cached = 2 * load.keys if load.causal else seen
     cache = load.sequences * cached * kv_shard(mixer, at, load.t) * load.kv_bytes
     rows = load.tokens * heads * (width_k + width_v) * load.activation_bytes
-    moved = cache + rows
-    if load.flash != ONE:
-        moved += (1 - load.flash) * SCORE_PASSES * load.tokens * heads * executed * load.activation_bytes
-    traffic = graph.let(f"moved_{label}", "B", f"traffic of {label}", moved, source=FLASH)
+    traffic = graph.let(f"moved_{label}", "B", f"traffic of {label}", load.flash * (cache + rows), source=FLASH)
     elements = load.tokens * heads * (width_k + width_v) / 2
     if load.causal:
         elements += cache / load.kv_bytes / 2
-    time = timed_attention(graph, label, flops, traffic, elements, (width_k + width_v) / 2, load.causal)
+    time = timed_attention(graph, label, flops, traffic, elements, (width_k + width_v) / 2, load.causal, load.flash)
     return Operation(label, "attention", flops, traffic, ZERO, time.compute, time.time)
 
 
+def score_operations(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> list[Operation]:
+    """Define what stands for a causal attention core without flash attention: two products over the whole square of scores,
+    and the sweeps between them (all 0 with flash attention).
+    """
+    heads = sp.ceiling(arch_leaf(f"{at}.heads") / load.t)
+    rows, keys = load.tokens * heads, 2 * load.keys
+    scores = rows * keys * load.activation_bytes
+    found = []
+    for part, width, inner, columns in (
+        ("scores", arch_leaf(f"{at}.d_qk"), arch_leaf(f"{at}.d_qk"), keys),
+        ("mixed", arch_leaf(f"{at}.d_v"), keys, arch_leaf(f"{at}.d_v")),
+    ):
+        name = f"{label}_{part}"
+        flops = graph.let(f"flop_{name}", "FLOP", f"work of {name} on a rank",
+                          (1 - load.flash) * FLOP_PER_MAC * rows * width * keys, source=NO_FLASH)  # fmt: skip
+        moved = graph.let(f"moved_{name}", "B", f"traffic of {name}",
+                          scores + 2 * rows * width * load.activation_bytes, source=NO_FLASH)  # fmt: skip
+        one = timed_product(graph, f"{name}_square", rows, inner, columns, moved, load.sequences * heads)
+        time = graph.let(f"T_{name}", "s", f"time of {name}", (1 - load.flash) * one.time, source=NO_FLASH)
+        found.append(
+            Operation(name, "scores", flops, (1 - load.flash) * moved, ZERO, (1 - load.flash) * one.compute, time)
+        )
+    name = f"{label}_softmax"
+    passes = PASSES_OF_SOFTMAX + PASSES_OF_DROPOUT * load.dropout
+    swept = graph.let(f"moved_{name}", "B", f"traffic of {name}", (1 - load.flash) * passes * scores, source=NO_FLASH)
+    time = graph.let(f"T_{name}", "s", f"time of {name}", swept / (W * eta_W), source=NO_FLASH)
+    return [*found, Operation(name, "softmax", ZERO, swept, ZERO, ZERO, time)]
+
+
 def timed_attention(
-    graph: Graph, label: str, flops: sp.Expr, moved: sp.Expr, elements: sp.Expr, width: sp.Expr, causal: bool
-) -> Timed:
-    """Define the time of attention with heads of `width` (mean of keys and values) that prepares `elements`: of queries, in prefill of keys too."""
+    graph: Graph, label: str, flops: sp.Expr, moved: sp.Expr, elements: sp.Expr, width: sp.Expr, causal: bool,
+    runs: sp.Expr = ONE,
+) -> Timed:  # fmt: skip
+    """Define the time of attention with heads of `width` (mean of keys and values) that prepares `elements`: of queries, in prefill of keys too.
+
+    `runs`: 1 where the kernel runs, 0 where others stand for it.
+    """
     start, row = (prefill_launch, prefill_row) if causal else (decode_launch, decode_row)
     work = flops * (1 + softmax_width / width)
     return timed(
         graph, label, work, moved, peak=peak_16bit, share=attention_share, bandwidth_share=cache_share,
-        fixed=start + elements * row,
+        fixed=runs * (start + elements * row),
     )  # fmt: skip
 
 

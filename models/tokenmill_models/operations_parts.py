@@ -30,7 +30,8 @@ class Shape:
     `sequences` sequences. `keys`: mean keys a query would see with full attention (decode: the context; `causal`: s/2).
     `weight_bytes`, `expert_bytes`, `activation_bytes`, `kv_bytes`: bytes an element. `t`, `e`, `t_e`: tensor degree, expert degree,
     tensor degree of experts. `touched`: routed experts a rank reads (None: expected distinct ones). `absorbed`: MLA
-    decodes in the latent space. `flash`: 1 where the score matrix never reaches memory, else 0. `vector_split`: ranks that share
+    decodes in the latent space. `flash`: 1 where the score matrix never reaches memory, else 0;
+    `dropout`: 1 where probabilities are dropped. `vector_split`: ranks that share
     norms and residuals (sequence parallelism). `expert_load`: fullest expert rank over the mean. `beside`: a second
     load whose tokens share the products (the prefill chunk of a mixed step); only its tokens, sequences, keys,
     causal and absorbed count. `grouped`: experts run in kernels that serving engines tune for few rows an expert.
@@ -49,6 +50,7 @@ class Shape:
     touched: sp.Expr | None = None
     absorbed: bool = False
     flash: sp.Expr = ONE
+    dropout: sp.Expr = ZERO
     causal: bool = False
     vector_split: sp.Expr = ONE
     expert_load: sp.Expr = ONE

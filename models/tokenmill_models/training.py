@@ -12,30 +12,37 @@ import sympy as sp
 
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind
-from tokenmill_models.formula import Graph, Source, maximum, minimum
+from tokenmill_models.formula import Graph, Source, maximum
 from tokenmill_models.memory import stage_mean
 from tokenmill_models.operations import LayerWork, Operation, Shape, head, layer
 from tokenmill_models.operations_attention import keys_seen, peak_16bit
-from tokenmill_models.operations_parts import ONE, ZERO, Part, arch_leaf
+from tokenmill_models.operations_parts import ONE, ZERO, arch_leaf
 from tokenmill_models.roofline import FLOP_PER_MAC, W, eta_F, eta_W
 from tokenmill_models.training_activations import rebuilds
-from tokenmill_models.training_exchange import PIPES, LayerExchange, Shared, data_exchange, hand_over, layer_exchange
+from tokenmill_models.training_exchange import (
+    PIPES,
+    LayerExchange,
+    Shared,
+    accumulation,
+    data_exchange,
+    hand_over,
+    layer_exchange,
+)
 from tokenmill_models.training_memory import EVERYTHING, Recipe, StateElements, weight_bytes
+from tokenmill_models.training_muon import orthogonal_flops
 
 BACKWARD = Source(
     "Kaplan et al. 2020, Scaling Laws for Neural Language Models, arXiv:2001.08361, section 2.1",
     ("the gradients of inputs and of weights cost as much as the forward product each",),
 )
-FLASH_BACKWARD = Source("Dao 2023, FlashAttention-2, arXiv:2307.08691, section 4.1: backward is 2.5 times forward")
 SUSTAINED = Source(
     "definition",
     ("backward kernels, clocks under lasting load and unfused operations are slower than single forward kernels",),
 )
-MUON = Source(
-    "Liu et al. 2025, Muon is Scalable for LLM Training, arXiv:2502.16982, section 2.3",
-    ("matrices are shared out whole; what gathers them hides",),
+LAUNCHES = Source(
+    "definition",
+    ("kernels of a layer are of many lengths: fourth-power mean of launching and running, exact at either end",),
 )
-NEWTON_STEPS = 5
 ZERO_BUBBLE = Source("Qi et al. 2023, Zero Bubble Pipeline Parallelism, arXiv:2401.10241, table 1")
 DUALPIPE = Source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, table 2")
 
@@ -90,7 +97,7 @@ def shape_of(rows: sp.Expr, keys: sp.Expr = leaf.sequence / 2) -> Shape:
     return Shape(
         tokens=rows, sequences=leaf.micro_batch, keys=keys, weight_bytes=leaf.bytes_weights,
         expert_bytes=leaf.bytes_experts, activation_bytes=leaf.bytes_residual, kv_bytes=leaf.bytes_residual,
-        t=leaf.tp, e=leaf.ep, t_e=leaf.expert_tp, flash=leaf.flash, causal=True, vector_split=leaf.vector_split,
+        t=leaf.tp, e=leaf.ep, t_e=leaf.expert_tp, flash=leaf.flash, dropout=leaf.dropout, causal=True, vector_split=leaf.vector_split,
         expert_load=leaf.expert_load,
     )  # fmt: skip
 
@@ -119,7 +126,8 @@ def define_step(
     each = [_layer_parts(graph, i, kind, shape, passes, more) for i, kind in enumerate(arch.layers)]
     last = _head_parts(graph, arch, shape, passes)
     m = graph.let("m", "1", "micro-batches of a step", leaf.micro_batches)
-    stage, total = _stages(graph, arch, each, last, hand_over(graph, rows, passes.beside))
+    between = hand_over(graph, rows, passes.beside) + accumulation(graph, states.dense_trained, states.expert_trained)
+    stage, total = _stages(graph, arch, each, last, between)
     pipeline = _pipeline(graph, each, stage, total, m)
     counts = [arch_leaf(f"layers.{i}.count") for i in range(len(each))]
     data, optimizer, host = _states_part(graph, arch, states, stage, m, recipe)
@@ -185,7 +193,9 @@ def _parts(
     products = graph.let(f"products_{label}", "s", f"forward products of {label} at the speed of training",
                          (work.matmul_time - work.convert_time) / speed + work.convert_time / leaf.convert_share,
                          source=SUSTAINED)  # fmt: skip
-    core, vector = work.attention_time / leaf.attention_share, work.vector_time / leaf.vector_share
+    core = work.attention_time / (leaf.attention_share * leaf.attention_speed)
+    core += work.scores_time / speed + work.softmax_time / leaf.vector_share
+    vector = work.vector_time / leaf.vector_share
     busy = all_passes("work", "s", "time of operations", (products, core, vector))
     rest = work.flops - work.matmul_flops - work.attention_flops
     flops = all_passes("flop", "FLOP", "executed work", (work.matmul_flops, work.attention_flops, rest))
@@ -211,12 +221,21 @@ def _parts(
         "tensor": exchange.tensor,
         "context": exchange.context,
         "expert": exchange.expert,
-        "launch": graph.let(f"launch_{label}", "s", f"time that {label} waits for launches", maximum(0, launch - busy)),
+        "launch": _launch_wait(graph, label, launch, busy),
     }
     whole = graph.let(
         f"whole_{label}", "s", f"time of {label} for a micro-batch", sp.Add(busy, *list(by_resource.values())[2:])
     )
     return Parts(whole, products, by_resource, flops, passes.matmul * work.bytes)
+
+
+def _launch_wait(graph: Graph, label: str, launch: sp.Expr, busy: sp.Expr) -> sp.Symbol:
+    """Define the time [s] that a part waits for launches that take `launch` while its kernels run for `busy`.
+
+    Long kernels hide the launch of the next, short ones do not: between the larger of the two and their sum.
+    """
+    both = sp.sqrt(sp.sqrt(launch**4 + busy**4))
+    return graph.let(f"launch_{label}", "s", f"time that {label} waits for launches", both - busy, source=LAUNCHES)
 
 
 def _stages(
@@ -321,25 +340,6 @@ def _states_part(
         on_host + updated / leaf.host_link + maximum(0, (streamed + saved) / leaf.host_link - hidden),
     )  # fmt: skip
     return exposed, optimizer, host
-
-
-def orthogonal_flops(graph: Graph, arch: Architecture) -> sp.Symbol:
-    """Define Muon's work a parameter [FLOP]: five Newton-Schulz steps on every matrix of n x m (n ≤ m), each
-    2·n²·m + n³ multiply-adds, over its n·m elements; the mean over the matrices of all layers.
-    """
-    work, elements = ZERO, ZERO
-    for i, kind in enumerate(arch.layers):
-        count, path = arch_leaf(f"layers.{i}.count"), f"layers.{i}"
-        parts = [(ONE, Part(m, f"{path}.mixer.matrices.{m.name}")) for m in kind.mixer.matrices]
-        parts += [(ONE, Part(m, f"{path}.mlp.matrices.{m.name}")) for m in kind.mlp.matrices]
-        experts = arch_leaf(f"{path}.mlp.experts") if kind.mlp.expert else ZERO
-        parts += [(experts, Part(m, f"{path}.mlp.expert.{m.name}")) for m in kind.mlp.expert]
-        for copies, part in parts:
-            a, b = part.leaf("inputs"), part.leaf("outputs")
-            n = minimum(a, b)
-            work += count * copies * FLOP_PER_MAC * NEWTON_STEPS * n * (2 * a * b + n * n)
-            elements += count * copies * a * b
-    return graph.let("orthogonal_flops", "FLOP", "Muon's work a parameter", work / elements, source=MUON)
 
 
 def _shares(

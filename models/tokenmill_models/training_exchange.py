@@ -24,6 +24,7 @@ ZERO_PAPER = Source("Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7"
 BREADTH = Source("Lamy-Poirier 2022, Breadth-First Pipeline Parallelism, arXiv:2211.05953, section 4")
 BACKWARD_CORE = sp.Rational(5, 2)
 """Work of a flash-attention backward pass over that of its forward pass (Dao 2023, arXiv:2307.08691, section 4.1)."""
+ACCUMULATION = Source("definition", ("a gradient is read as computed, the kept one is read and written",))
 DISPATCH = Source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, sections 2.1.2 and 3.2")
 PIPES = Source("Narayanan et al. 2021, Efficient Large-Scale Language Model Training, arXiv:2104.04473, section 2.2")
 
@@ -107,16 +108,18 @@ def layer_exchange(
 
 
 def _tensor(graph: Graph, label: str, kind: LayerKind, rows: sp.Expr, again: sp.Expr) -> sp.Symbol:
-    """Two exchanges a part of the layer and micro-batch, one more when it is recomputed.
+    """An exchange a part of the layer in each pass over it.
 
-    With sequence parallelism each all-reduce is a gather and a scatter; the second gathers of the backward pass overlap.
+    With sequence parallelism each all-reduce is a gather and a scatter; the second gathers of the backward pass overlap. Backward,
+    products of weight gradients can hide the exchange of input gradients: the all-reduce, or the scatter.
     """
     parts = int(kind.mixer.kind != "none") + int(bool(kind.mlp.matrices))
     volume = rows * arch_leaf("hidden") * leaf.bytes_residual
     reduce = all_reduce(graph, "tensor_reduce", TENSOR, volume)
-    pair = 2 * gather(graph, "tensor_gather", TENSOR, volume)
-    one = leaf.sequence_parallel * pair + (1 - leaf.sequence_parallel) * reduce
-    exposed = parts * (2 + again) * one * (1 - leaf.overlap_tensor)
+    half = gather(graph, "tensor_gather", TENSOR, volume)
+    one = leaf.sequence_parallel * 2 * half + (1 - leaf.sequence_parallel) * reduce
+    hidden = leaf.sequence_parallel * half + (1 - leaf.sequence_parallel) * reduce
+    exposed = parts * ((2 + again) * one - leaf.overlap_tensor * hidden)
     return graph.let(f"tensor_{label}", "s", f"exposed tensor exchange of layer {label}", exposed, source=KORTHIKANTI)
 
 
@@ -133,7 +136,7 @@ def _context(
     heads = [_merged(kind, path, width) for width in ("d_qk", "d_v")]
     cached = sp.Add(*heads) if latent else kv_shard(kind.mixer, f"{path}.mixer", leaf.tp)
     hop = send(graph, f"ring_{label}", CONTEXT, rows * cached * leaf.bytes_residual)
-    hidden = leaf.overlap_context * work.attention_time / leaf.attention_share / leaf.cp
+    hidden = leaf.overlap_context * work.attention_time / (leaf.attention_share * leaf.attention_speed) / leaf.cp
     runs = 1 + again
     waits = runs * maximum(0, hop - hidden) + maximum(0, 2 * hop - BACKWARD_CORE * hidden)
     wide = heads[1] * runs + heads[0] + cached
@@ -157,11 +160,15 @@ def _expert(
 ) -> sp.Symbol:
     """Dispatch and combine, forward and backward (and again where recomputed), at the load of the fullest rank.
 
-    Node-limited routing sends a token once to each of the few nodes of its experts. DualPipe hides the exchange of one
-    micro-batch behind the work of another.
+    A token is sent once to each node that holds experts of it (of uniform draws, or as few as the routing allows) and is spread
+    inside. DualPipe hides the exchange of one micro-batch behind the work of another.
     """
     active = arch_leaf(f"{path}.mlp.active")
-    crossing = crossing_share(active, arch_leaf(f"{path}.mlp.groups_used")) if kind.mlp.groups > 1 else 1
+    domains = EXPERT.size / EXPERT.inside(1)
+    nodes = domains * (1 - (1 - 1 / domains) ** active)
+    if kind.mlp.groups > 1:
+        nodes = minimum(nodes, arch_leaf(f"{path}.mlp.groups_used"))
+    crossing = crossing_share(active, nodes)
     width = arch_leaf(f"{path}.mlp.expert.{kind.mlp.expert[0].name}.inputs")
     mean_bytes = (leaf.bytes_activations + leaf.bytes_residual) / 2  # dispatched as kept, combined in 16 bits at least
     held = rows / leaf.tp * active * leaf.expert_load * width * mean_bytes
@@ -176,12 +183,31 @@ def _expert(
 
 
 def hand_over(graph: Graph, rows: sp.Expr, beside: sp.Expr = ZERO) -> sp.Symbol:
-    """Define the exposed time [s] to pass one micro-batch on and its gradient back, over all virtual stages of a rank."""
-    split = leaf.vector_split
-    one = send(graph, "hand_over", PIPELINE, rows * arch_leaf("hidden") * leaf.bytes_residual / split)
+    """Define the exposed time [s] to pass one micro-batch on and its gradient back, over all virtual stages of a rank.
+
+    Each tensor rank sends its part; without sequence parallelism the parts are gathered behind the wire, or all send the whole.
+    """
+    volume = rows * arch_leaf("hidden") * leaf.bytes_residual
+    part = send(graph, "hand_over", PIPELINE, volume / leaf.tp)
+    whole = send(graph, "hand_over_whole", PIPELINE, volume)
+    collected = part + gather(graph, "hand_over_gather", TENSOR, volume)
+    one = leaf.sequence_parallel * part + (1 - leaf.sequence_parallel) * minimum(whole, collected)
     return graph.let(
         "stage_exchange", "s", "exposed stage hand-over of a micro-batch",
         (2 + beside) * leaf.virtual * one * (1 - leaf.overlap_pipeline), source=PIPES,
+    )  # fmt: skip
+
+
+def accumulation(graph: Graph, dense: sp.Expr, expert: sp.Expr) -> sp.Symbol:
+    """Define the time [s] to add the gradients of a micro-batch to those kept, where a kernel of its own does and they are kept whole
+    (below ZeRO 2); `dense`, `expert`: trained parameters of a rank outside and inside routed experts [1].
+    """
+    moved = dense * (leaf.bytes_weights + 2 * leaf.bytes_gradients)
+    if expert != ZERO:
+        moved += expert * (leaf.bytes_experts + 2 * leaf.bytes_gradients)
+    return graph.let(
+        "accumulation_time", "s", "adding the gradients of a micro-batch to those kept",
+        leaf.accumulates * (1 - leaf.zero2) * moved / (W * eta_W), source=ACCUMULATION,
     )  # fmt: skip
 
 

@@ -125,7 +125,6 @@ SPARSE: Mapping[str, tuple[object, ...]] = {
     "virtual": (1, 2, 4),
     "expert_tp": (1,),
     "zero": (1, 3),
-    "recompute": ("none", "full"),
 }
 
 

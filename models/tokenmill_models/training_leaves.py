@@ -96,7 +96,14 @@ host_link = declare(
     "W_host", "B/s", "bandwidth from a device to host memory, one direction", origin="chip.host_link", sign="positive"
 )
 
-overlap_tensor = declare("h_t", "1", "share of tensor exchange hidden by compute", origin="engine.overlap_tensor")
+overlap_tensor = declare(
+    "h_t", "1", "share of the tensor exchange of input gradients that products of weight gradients hide",
+    origin="engine.overlap_tensor",
+)  # fmt: skip
+accumulates = declare(
+    "h_g", "1", "1 where a kernel of its own adds gradients to those kept, 0 where the product that computes them does",
+    origin="engine.accumulates",
+)  # fmt: skip
 overlap_expert = declare("h_e", "1", "share of expert exchange hidden by compute", origin="engine.overlap_expert")
 units_left = declare(
     "h_u", "1", "share of compute units that the exchange hidden by DualPipe leaves", origin="engine.units_left",
@@ -127,8 +134,12 @@ attention_share = declare(
     "g_a", "1", "speed of attention in training over that of single forward kernels", origin="chip.train_attention_share",
     sign="positive",
 )  # fmt: skip
+attention_speed = declare(
+    "h_a", "1", "speed of a framework's attention over that of the kernels of its day", origin="engine.attention_speed",
+    sign="positive",
+)  # fmt: skip
 vector_share = declare(
-    "g_v", "1", "speed of norms, activations and residuals in training over one fused sweep", origin="chip.train_vector_share",
+    "g_v", "1", "speed of norms, activations and residuals in a framework over one fused sweep", origin="engine.vector_share",
     sign="positive",
 )  # fmt: skip
 layer_seconds = declare(

@@ -16,23 +16,40 @@ from numpy.typing import NDArray
 
 from tokenmill.calibration_fit import Array, Fitted, write_constants
 from tokenmill.catalog import Catalog, load_catalog
-from tokenmill.efficiency import ENGINE, NEAREST, Table, fitted_figure, relatives
+from tokenmill.efficiency import (
+    ENGINE,
+    NEAREST,
+    Table,
+    engine_fields,
+    engine_like,
+    fitted_field,
+    fitted_figure,
+    relatives,
+)
 from tokenmill.validate import Outcome, fitted_half, residual_quantiles
-from tokenmill.validate_cases import Predictor, stage_of
-from tokenmill.validate_training import READERS, Measured, measured
+from tokenmill.validate_cases import Predictor, engine_of, stage_of
+from tokenmill.validate_training import READERS, Measured, measured, sparse
 from tokenmill_models import training_leaves as leaf
 
 SOURCE = "fitted on measured/training"
 SYMBOLS = {
     "train_product_share": leaf.product_share.name, "train_attention_share": leaf.attention_share.name,
-    "train_convert_share": leaf.convert_share.name, "train_vector_share": leaf.vector_share.name,
+    "train_convert_share": leaf.convert_share.name, "vector_share": leaf.vector_share.name,
     "layer_train": leaf.layer_seconds.name, "overlap_data": leaf.overlap_data.name, "hidden_data": leaf.hidden_data.name,
 }  # fmt: skip
 MOST_WEIGHT = 10
-"""Rows of one file, chip and format that count in full: beyond, they share the weight of so many."""
+"""Rows of one file, accelerator and format that count in full: beyond, they share the weight of so many."""
+LEAST_ROWS = 10
+"""Rows that a class of residuals has at least: below, those of the next wider class are taken."""
 SPREAD = 0.05
 """Relative error from which a row counts linearly."""
 FOLDS = ("even", "odd")
+MOST_KNOWN = 40
+"""Predictions that are kept of a batch of held layouts."""
+ROUNDS = 2
+"""How often layouts are chosen anew with the constants fitted last."""
+EDGE = 1e-3
+"""How far within its bounds a fit starts, in log."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +65,17 @@ class Free:
     high: float
 
 
+CLASSES = (ENGINE, "llm-foundry", "megatron-2021", "megatron-2023-node", "megatron-deepspeed")
+"""Classes of frameworks whose sweeps of memory are told apart: how far they are fused differs most."""
 FREE = (
+    *(Free("vector_share", name, "", "1", 0.8, 0.2, 1.2) for name in CLASSES),
     Free("layer_train", ENGINE, "", "s", 1e-3, 1e-5, 3e-3),
     Free("overlap_data", ENGINE, "", "share", 0.6, 0.02, 1.0),
     Free("hidden_data", ENGINE, "", "share", 0.6, 0.02, 1.0),
-    *(Free("train_attention_share", chip, "", "1", 0.5, 0.15, 1.5) for chip in ("a100-sxm-80gb", "h100-sxm", "b200-sxm")),
+    *(Free("train_attention_share", chip, "", "1", 0.7, 0.25, 1.3) for chip in ("a100-sxm-80gb", "h100-sxm", "b200-sxm")),
     *(Free("train_convert_share", chip, "", "1", 2.0, 0.5, 10.0) for chip in ("h100-sxm", "b200-sxm")),
     *(
-        Free("train_product_share", chip, precision, "1", 0.85, 0.3, 2.5)
+        Free("train_product_share", chip, precision, "1", 0.9, 0.5, 1.15)
         for chip, formats in (
             ("a100-sxm-80gb", ("bf16",)), ("h100-sxm", ("bf16", "fp8")), ("b200-sxm", ("bf16", "fp8", "fp4")),
             ("b300-sxm", ("fp8", "fp4")),
@@ -63,8 +83,6 @@ FREE = (
         for precision in formats
     ),
 )  # fmt: skip
-HELD = (Free("train_vector_share", ENGINE, "", "1", 0.8, 0.8, 0.8),)
-"""Constants that the rows do not tell apart from the others: sweeps reach what large copies do."""
 
 
 class Steps:
@@ -85,9 +103,13 @@ class Steps:
         found = self.predictor.predict(leaves(self.predictor, self.catalog, table), among)
         return np.array([one.figures["step_time"] if one else np.nan for one in found])
 
+    def held(self, table: Table) -> HeldSteps:
+        """Return the same steps, each with the layout that is best with the constants of `table`."""
+        return HeldSteps(self, self.predictor.held(leaves(self.predictor, self.catalog, table)))
+
     def weights(self, part: NDArray[np.bool_]) -> Array:
-        """Return the weight of every row of `part`: rows of one file, chip and format share at most `MOST_WEIGHT`."""
-        kinds = np.array([f"{f} {r.case.system} {r.case.workload['precision']['compute']}" for f, r in zip(self.files, self.rows, strict=True)])  # fmt: skip
+        """Return the weight of every row of `part`: rows of one file, accelerator and format share at most `MOST_WEIGHT`."""
+        kinds = np.array([f"{f} {r.case.accelerator} {r.case.workload['precision']['compute']}" for f, r in zip(self.files, self.rows, strict=True)])  # fmt: skip
         weights = np.zeros(part.size)
         for kind in np.unique(kinds[part]):
             among = part & (kinds == kind)
@@ -95,15 +117,48 @@ class Steps:
         return weights
 
 
-def leaves(predictor: Predictor, catalog: Catalog, table: Table) -> dict[tuple[str, str], dict[str, float]]:
-    """Return the leaves that `table` sets, by symbol name, for every chip and format of a predictor."""
-    return {
-        key: {
-            symbol: fitted_figure(catalog, key[0], constant, key[1], table).value
-            for constant, symbol in SYMBOLS.items()
-        }
-        for key in {(batch.chip, batch.precision) for batch in predictor.batches}
-    }
+class HeldSteps:
+    """Steps of one layout each; what constants do not touch is not evaluated again."""
+
+    def __init__(self, steps: Steps, predictor: Predictor) -> None:
+        self.steps = steps
+        self.predictor = predictor
+        self.known: dict[tuple[object, ...], Array] = {}
+
+    def predict(self, table: Table, among: NDArray[np.bool_]) -> Array:
+        """Return the step time of the rows `among` with the constants of `table` (nan: none)."""
+        given = leaves(self.predictor, self.steps.catalog, table)
+        found = np.full(len(self.steps.rows), np.nan)
+        if len(self.known) > MOST_KNOWN * len(self.predictor.batches):
+            self.known.clear()
+        for number, batch in enumerate(self.predictor.batches):
+            if not among[batch.cases].any():
+                continue
+            constants = given[batch.chip, batch.precision, batch.engine]
+            key = (number, *constants.values())
+            if key not in self.known:
+                self.known[key] = batch.figures(constants)["step_time"]
+            found[batch.cases] = self.known[key]
+        return found
+
+
+def leaves(predictor: Predictor, catalog: Catalog, table: Table) -> dict[tuple[str, str, str], dict[str, float]]:
+    """Return the leaves that `table` sets, by symbol name, for every chip, format and engine of a predictor; what the data state for an
+    engine is left alone.
+    """
+    found = {}
+    for chip, precision, engine in {(batch.chip, batch.precision, batch.engine) for batch in predictor.batches}:
+        constants = {}
+        stated = engine_fields(engine)
+        for constant, symbol in SYMBOLS.items():
+            if constant in stated:
+                continue
+            own = fitted_field(engine, constant, table)
+            constants[symbol] = (
+                float(own["value"]) if own else fitted_figure(catalog, chip, constant, precision, table).value
+            )
+        found[chip, precision, engine] = constants
+    return found
 
 
 def table_of(values: Mapping[Free, float], rows: int = 0, errors: tuple[float, float] = (0.0, 0.0)) -> Table:
@@ -117,24 +172,32 @@ def table_of(values: Mapping[Free, float], rows: int = 0, errors: tuple[float, f
 
 
 def fit_steps(steps: Steps, part: NDArray[np.bool_]) -> dict[Free, float]:
-    """Return the constants that fit the rows of `part` best in log time."""
+    """Return the constants that fit the rows of `part` best in log time; layouts that rows leave open are the best with them."""
+    values = {one: one.start for one in FREE if _told(one, steps, part)}
+    unknown = {one: one.start for one in FREE if one not in values}
+    for _ in range(ROUNDS):
+        values = _fit_held(steps.held(table_of(values | unknown)), part, values, unknown)
+    return values
+
+
+def _fit_held(
+    held: HeldSteps, part: NDArray[np.bool_], values: Mapping[Free, float], unknown: Mapping[Free, float]
+) -> dict[Free, float]:
     from scipy.optimize import least_squares
 
-    free = [one for one in FREE if _told(one, steps, part)]
-    weights = steps.weights(part)
-
-    def values(logs: Array) -> dict[Free, float]:
-        return dict(zip(free, np.exp(logs).tolist(), strict=True)) | {one: one.start for one in HELD}
+    free, weights = list(values), held.steps.weights(part)
 
     def misses(logs: Array) -> Array:
-        errors = np.log(steps.predict(table_of(values(logs)), part) / steps.seconds)
+        tried = dict(zip(free, np.exp(logs).tolist(), strict=True))
+        errors = np.log(held.predict(table_of({**tried, **unknown}), part) / held.steps.seconds)
         return np.asarray(np.where(np.isfinite(errors) & part, errors, 0.0) * weights)
 
-    start, low, high = (np.log([getattr(one, field) for one in free]) for field in ("start", "low", "high"))
+    low, high = (np.log([getattr(one, field) for one in free]) for field in ("low", "high"))
+    inside = np.clip(np.log([values[one] for one in free]), low + EDGE, high - EDGE)
     found = least_squares(
-        misses, start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD, diff_step=2e-3, max_nfev=10
+        misses, inside, bounds=(low, high), loss="soft_l1", f_scale=SPREAD, diff_step=2e-3, max_nfev=10
     )
-    return values(found.x)
+    return dict(zip(free, np.exp(found.x).tolist(), strict=True))
 
 
 def _told(one: Free, steps: Steps, part: NDArray[np.bool_]) -> bool:
@@ -162,14 +225,16 @@ def _record(one: Free, value: float, steps: Steps, other: Array) -> Fitted:
     bears = np.array([_bears(one, row, steps.catalog) for row in steps.rows]) & np.isfinite(other)
     errors = np.abs(other[bears] / steps.seconds[bears] - 1)
     median, p90 = (float(np.quantile(errors, share)) for share in (0.5, 0.9)) if errors.size else (0.0, 0.0)
-    source = "held: not told apart by measured steps" if one in HELD else SOURCE
-    return Fitted(one.chip, one.constant, one.precision, value, one.unit, int(bears.sum()), median, p90, source)
+    return Fitted(one.chip, one.constant, one.precision, value, one.unit, int(bears.sum()), median, p90, SOURCE)
 
 
 def _bears(one: Free, row: Measured, catalog: Catalog) -> bool:
     """Return whether the prediction of a row takes this constant: no nearer relative of its chip has one for its format."""
-    if one.chip == ENGINE:
-        return True
+    if one.chip in CLASSES:
+        engine = engine_of(row.case)
+        named = {free.chip for free in FREE if free.constant == one.constant}
+        known = next((name for name in (engine, engine_like(engine)) if name in named), ENGINE)
+        return one.constant not in engine_fields(engine) and one.chip == known
     format_ = catalog.precision(row.case.workload["precision"]["compute"]).compute
     plain = NEAREST.get(format_, format_)
     owners = {free.chip for free in FREE if free.constant == one.constant and free.precision in ("", plain)}
@@ -178,29 +243,21 @@ def _bears(one: Free, row: Measured, catalog: Catalog) -> bool:
 
 
 def _write_residuals(steps: Steps, other: Array, path: Path) -> int:
-    """Write the quantiles of log(measured/predicted) on halves left out, by evidence of the chip's constants."""
-    from tokenmill.validate_steps import class_of
+    """Write the quantiles of log(measured/predicted) on halves left out, by class of residuals from narrow to wide."""
+    from tokenmill.validate_steps import classes_of
 
     found: list[list[str]] = []
-    classes = np.array([class_of(row.case, steps.catalog) for row in steps.rows])
+    classes = [classes_of(row.case, steps.catalog) for row in steps.rows]
+    scored = steps.usable | np.array([sparse(row.case.model) for row in steps.rows])
     for fold in ("", *FOLDS):
         side = np.ones(other.size, bool) if not fold else steps.even == (fold == "even")
-        for evidence in sorted(set(classes)):
-            at = np.flatnonzero(side & (classes == evidence) & np.isfinite(other))
-            if at.size >= MOST_WEIGHT:
+        side &= np.isfinite(other) & scored
+        for name in sorted({name for one in classes for name in one}):
+            at = np.flatnonzero(side & np.array([name in one for one in classes]))
+            if at.size >= LEAST_ROWS:
                 low, high = residual_quantiles(_outcomes(steps, other, at))
-                found.append(
-                    [
-                        stage_of("training"),
-                        "step_time",
-                        evidence,
-                        fold,
-                        f"{low:.4f}",
-                        f"{high:.4f}",
-                        str(at.size),
-                        SOURCE,
-                    ]
-                )
+                figures = [f"{low:.4f}", f"{high:.4f}", str(at.size), SOURCE]
+                found.append([stage_of("training"), "step_time", name, fold, *figures])
     aside = path.with_suffix(".new")
     with aside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

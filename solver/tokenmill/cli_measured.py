@@ -31,7 +31,7 @@ def validate(files: Files = None, json: Json = False) -> int:
 
 
 HEADS = {
-    "median_error": "median", "p90_error": "p90", "worst_error": "worst", "bias": "bias", "baseline_median_error": "baseline",
+    "median_error": "median", "p90_error": "p90", "worst_error": "worst", "bias": "bias", "baseline_median_error": "baseline", "beats_baseline": "better",
     "coverage_80": "in 80%", "half_width": "+-80%", "false_fit": "f.fit", "false_no_fit": "f.no", "rank_correlation": "rank",
     "best_within_5pct": "best",
 }  # fmt: skip

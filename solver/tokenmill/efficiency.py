@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from math import exp
 from statistics import median
@@ -46,7 +46,7 @@ def _fitted() -> Table:
 
 @cache
 def residuals() -> Mapping[tuple[str, str, str, str], tuple[float, float]]:
-    """Return the quantiles (10%, 90%) of log(measured/predicted) by stage, figure, evidence of the chip, and half ("": all)."""
+    """Return the quantiles (10%, 90%) of log(measured/predicted) by stage, figure, class of residuals (evidence), and half ("": all)."""
     rows: list[dict[str, str]] = []
     for name in RESIDUALS:
         file = data.path("catalog") / "efficiency" / name
@@ -65,8 +65,21 @@ FOLLOW = {"tpot.mean": {**{f"tpot.{word}": 1 for word in _TIMES}, "tokens_per_se
 
 
 def residual_class(catalog: Catalog, chip_id: str, sparse: bool) -> str:
-    """Return the class of residuals: ``calibrated`` where training was fitted on the chip, for dense models; else ``guess``."""
+    """Return the widest class of residuals: ``calibrated`` where training was fitted on the chip, for dense models; else ``guess``."""
     return "guess" if sparse else chip_constant(catalog, chip_id, "train_product_share", "").evidence
+
+
+def residual_classes(catalog: Catalog, chip_id: str, sparse: bool, engine: str = GENERIC) -> tuple[str, ...]:
+    """Return the classes of residuals of a case, the narrowest first: family of chips, kind of model and class of engines; family
+    and kind; how well the chip is known (``calibrated`` where training was fitted on it, for dense models; else ``guess``).
+    """
+    near = f"{catalog.chip(chip_id).family} {'sparse' if sparse else 'dense'}"
+    return (f"{near} {engine}", near, residual_class(catalog, chip_id, sparse))
+
+
+def quantiles_of(stage: str, figure: str, classes: Iterable[str], fold: str = "") -> tuple[float, float] | None:
+    """Return the quantiles of the narrowest class that has any."""
+    return next((known for name in classes if (known := residuals().get((stage, figure, name, fold)))), None)
 
 
 def intervals(
@@ -77,9 +90,9 @@ def intervals(
     `sparse`: the model has routed experts.
     """
     found: dict[str, tuple[float, float]] = {}
-    evidence = residual_class(catalog, chip_id, sparse)
+    classes = residual_classes(catalog, chip_id, sparse)
     for figure, scaled in FOLLOW.items():
-        quantiles = residuals().get((stage, figure, evidence, ""))
+        quantiles = quantiles_of(stage, figure, classes)
         for name in scaled if quantiles is not None else ():
             if name in figures and quantiles is not None:
                 ends = sorted(figures[name] * exp(scaled[name] * quantile) for quantile in quantiles)
@@ -160,6 +173,24 @@ def _usual(catalog: Catalog, chip_id: str, constant: str, choices: tuple[str, ..
     return Figure(value, rows[0]["unit"], f"median of fitted chips: {constant}", "guess")
 
 
+def fitted_field(name: str, field: str, table: Table) -> Mapping[str, str] | None:
+    """Return the fitted constant of a class of engines (its name stands for the chip), or that of the generic class."""
+    return next(
+        (row for one in (name, engine_like(name)) if (row := table.get((one, field, "")))),
+        table.get((ENGINE, field, "")),
+    )
+
+
+def engine_like(name: str) -> str:
+    """Return the class of engines whose fitted constants a class takes where it has none of its own."""
+    return str(_engines().get(name, {}).get("like", ENGINE))
+
+
+def engine_fields(name: str) -> frozenset[str]:
+    """Return the fields that the data state for a class of engines itself."""
+    return frozenset(_engines().get(name, {})) if name != GENERIC else frozenset()
+
+
 def engine_version(name: str, version: str) -> str:
     """Return the engine of the data that stands for a version: the nearest fitted one ("vllm 0.11"), else the engine itself."""
     asked = _release(version)
@@ -192,7 +223,7 @@ def engine_figure(name: str, field: str) -> Figure:
     if fitted is None and field not in engines.get(name, {}):
         fitted = _engine_fits().get((base, field))
     if fitted is None and field not in own:
-        fitted = _fitted().get((ENGINE, field, ""))
+        fitted = fitted_field(name, field, _fitted())
     if fitted is not None:
         source = f"{fitted['source']}, {fitted['rows']} rows, median error {float(fitted['median_error']):.0%}"
         return Figure(float(fitted["value"]), fitted["unit"], source, "calibrated")

@@ -87,6 +87,7 @@ class Score:
     worst_error: float | None = None
     bias: float | None = None
     baseline_median_error: float | None = None
+    beats_baseline: float | None = None
     coverage_80: float | None = None
     half_width: float | None = None
     false_fit: float | None = None
@@ -144,7 +145,9 @@ def score(name: str, accelerator: str, metric: str, outcomes: Sequence[Outcome],
             "worst_error": float(np.abs(error).max()), "bias": _median(error),
         }  # fmt: skip
         based = [(o.baseline / o.measured - 1) for o in ran if o.baseline is not None and o.measured]
-        figures["baseline_median_error"] = _median(np.abs(np.array(based))) if based else None
+        if based:
+            base = figures["baseline_median_error"] = _median(np.abs(np.array(based)))
+            figures["beats_baseline"] = 1 - _median(np.abs(error)) / base if base else None
     figures |= _interval_figures(ran) | _fit_figures(outcomes) | _rank_figures(ran)
     return Score(name, accelerator, metric, len(outcomes), rows_in_file=evaluation.rows_in_file,
                  left_out=evaluation.left_out, **figures)  # fmt: skip
@@ -205,7 +208,11 @@ def _ranks(values: Array) -> Array:
 
 
 def residual_quantiles(outcomes: Iterable[Outcome], share: float = 0.8) -> tuple[float, float]:
-    """Return the quantiles of log(measured/predicted) between which `share` of the outcomes lie."""
+    """Return the quantiles of log(measured/predicted) between which `share` of further outcomes lie.
+
+    Of n outcomes the k-th leaves k/(n + 1) below it (split conformal prediction), so few of them make the range wider.
+    """
     logs = [log(o.measured / o.predicted) for o in outcomes if o.measured]
-    low, high = np.quantile(logs, [(1 - share) / 2, (1 + share) / 2])
+    upper = min(1.0, (1 + share) / 2 * (len(logs) + 1) / len(logs))
+    low, high = np.quantile(logs, [1 - upper, upper])
     return float(low), float(high)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from copy import copy
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -23,6 +24,7 @@ from tokenmill.candidates.evaluate import Setting, group_values
 from tokenmill.candidates.program import PlacedRule, Program, prepare
 from tokenmill.candidates.search import Ask, Context, settings_of
 from tokenmill.catalog import Catalog, load_catalog
+from tokenmill.efficiency import GENERIC
 from tokenmill.errors import TokenmillError
 from tokenmill.imports.architecture import load_architecture
 from tokenmill.reading import load_problem
@@ -81,21 +83,33 @@ class Batch:
     cases: NDArray[np.int64]
     values: Mapping[str, Any]
     allowed: NDArray[np.bool_]
+    engine: str = GENERIC
 
     def evaluate(self, constants: Mapping[str, Any]) -> dict[str, Array]:
         """Return figures (and ``room``, B left in memory) of every layout with some leaves replaced by `constants`."""
-        role = self.program.role
         capacity = [r for r in _capacity(self.program) if all(q.symbol.name in self.values for q in r.needs.scalars)]
-        symbols = [symbol_of(role, name) for name in self.outputs]
-        symbols += [side for rule in capacity for side in (rule.left, rule.right)]
-        with np.errstate(all="ignore"):
-            found = list(self.program.compile(symbols)({**self.values, **constants}).values())
-        arrays = [np.broadcast_to(np.asarray(value, float), self.cases.shape) for value in found]
+        arrays = self._arrays(constants, [side for rule in capacity for side in (rule.left, rule.right)])
         named = dict(zip(self.outputs, arrays, strict=False))
         sides = arrays[len(self.outputs) :]
         room = [right - left for left, right in zip(sides[::2], sides[1::2], strict=True)]
         named["room"] = np.fmin.reduce(room) if room else np.full(self.cases.shape, np.inf)
         return named
+
+    def figures(self, constants: Mapping[str, Any]) -> dict[str, Array]:
+        """Return figures as `evaluate` does, without the room that is left in memory."""
+        return dict(zip(self.outputs, self._arrays(constants, []), strict=True))
+
+    def _arrays(self, constants: Mapping[str, Any], others: Sequence[Any]) -> list[Array]:
+        symbols = [symbol_of(self.program.role, name) for name in self.outputs]
+        with np.errstate(all="ignore"):
+            found = self.program.compile([*symbols, *others])({**self.values, **constants}).values()
+        return [np.broadcast_to(np.asarray(value, float), self.cases.shape) for value in found]
+
+    def take(self, rows: NDArray[np.int64]) -> Batch:
+        """Return the layouts at `rows`."""
+        of_all = self.cases.shape
+        values = {name: value[rows] if np.shape(value) == of_all else value for name, value in self.values.items()}
+        return replace(self, cases=self.cases[rows], values=values, allowed=self.allowed[rows])
 
 
 def symbol_of(role: Role, name: str) -> Any:
@@ -114,6 +128,20 @@ def structure(item: Any) -> Any:
     if isinstance(item, int | float) and not isinstance(item, bool):
         return min(item, 2) if item >= 0 else -1
     return item
+
+
+Constants = Mapping[tuple[str, str, str], Mapping[str, float]] | Callable[[Batch], Mapping[str, Any]]
+"""Leaves by symbol name that replace the catalogue's, by chip, format and engine or of a batch."""
+
+
+@dataclass(frozen=True)
+class _Best:
+    """The best layout of a case: its rank, the number of its batch, its row there, and what is predicted of it."""
+
+    rank: float
+    batch: int
+    row: int
+    prediction: Prediction
 
 
 class Predictor:
@@ -136,36 +164,48 @@ class Predictor:
             laid = [self._laid(index, case, Path(folder)) for index, case in enumerate(self.cases)]
         grouped: dict[Any, list[_Laid]] = {}
         for one in (entry for entries in laid for entry in entries):
-            place = (one.context.binder.system.id, self.cases[one.case].fabric, self._format(one.context))
+            case = self.cases[one.case]
+            place = (one.context.binder.system.id, case.fabric, self._format(one.context), engine_of(case))
             grouped.setdefault((id(one.context.program), place), []).append(one)
-        self.batches = [_batch(entries, self.outputs, place[2]) for (_, place), entries in grouped.items()]
+        self.batches = [_batch(entries, self.outputs, place[2], place[3]) for (_, place), entries in grouped.items()]
 
     def predict(
         self,
-        constants: Mapping[tuple[str, str], Mapping[str, float]] | Callable[[Batch], Mapping[str, Any]] | None = None,
+        constants: Constants | None = None,
         among: NDArray[np.bool_] | None = None,
     ) -> list[Prediction | None]:
         """Return a prediction for every case (None: refused, see `refused`).
 
-        `constants`: leaves by symbol name that replace the catalogue's, by chip and format or of a batch. `among`: which cases matter (the
-        others may stay None).
+        `among`: which cases matter (the others may stay None).
         """
-        found: dict[int, tuple[float, Prediction]] = {}
-        for batch in self.batches:
-            if among is not None and not among[batch.cases].any():
-                continue
-            given = (
-                constants(batch) if callable(constants) else (constants or {}).get((batch.chip, batch.precision), {})
-            )
-            named = batch.evaluate(given)
-            for case, prediction in _best(batch, named, self.outputs, self.sign):
-                rank = self.sign * prediction.figures[self.outputs[0]] if prediction.fits else np.inf
-                if case not in found or rank < found[case][0]:
-                    found[case] = (rank, prediction)
+        found = self._found(constants or {}, among)
         for index in range(len(self.cases)):
             if index not in found and among is None:
                 self.refused.setdefault(index, "no layout keeps the rules")
-        return [found[index][1] if index in found else None for index in range(len(self.cases))]
+        return [found[index].prediction if index in found else None for index in range(len(self.cases))]
+
+    def held(self, constants: Constants) -> Predictor:
+        """Return a predictor of the same cases, each with the one layout that is best under `constants`."""
+        rows: dict[int, list[int]] = {}
+        for one in self._found(constants, None).values():
+            rows.setdefault(one.batch, []).append(one.row)
+        narrow = copy(self)
+        narrow.batches = [self.batches[number].take(np.array(sorted(kept))) for number, kept in rows.items()]
+        return narrow
+
+    def _found(self, constants: Constants, among: NDArray[np.bool_] | None) -> dict[int, _Best]:
+        found: dict[int, _Best] = {}
+        for number, batch in enumerate(self.batches):
+            if among is not None and not among[batch.cases].any():
+                continue
+            place = (batch.chip, batch.precision, batch.engine)
+            named = batch.evaluate(constants(batch) if callable(constants) else constants.get(place, {}))
+            for row, prediction in _best(batch, named, self.outputs, self.sign):
+                case = int(batch.cases[row])
+                rank = self.sign * prediction.figures[self.outputs[0]] if prediction.fits else np.inf
+                if case not in found or rank < found[case].rank:
+                    found[case] = _Best(rank, number, row, prediction)
+        return found
 
     def _format(self, context: Context) -> str:
         return self.catalog.precision(str(context.binder.words["compute"])).compute
@@ -213,7 +253,12 @@ class _Laid:
     grids: Mapping[str, Any]
 
 
-def _batch(entries: Sequence[_Laid], outputs: tuple[str, ...], precision: str) -> Batch:
+def engine_of(case: Case) -> str:
+    """Return the class of frameworks of a case."""
+    return str(case.workload.get("engine", {}).get("name", GENERIC))
+
+
+def _batch(entries: Sequence[_Laid], outputs: tuple[str, ...], precision: str, engine: str) -> Batch:
     program, setting = entries[0].context.program, entries[0].context.setting
     axes = [step for step in program.steps if step.axis is not None]
     rows = [list(product(*(entry.grids[step.name] for step in axes))) for entry in entries]
@@ -227,7 +272,8 @@ def _batch(entries: Sequence[_Laid], outputs: tuple[str, ...], precision: str) -
         values[name] = float(single[0]) if (single == single[0]).all() else np.repeat(single, counts)
     values |= group_values(program, sorted(program.sizes), values, setting)
     allowed = _allowed(program, values, setting, entries, np.repeat(np.arange(len(entries)), counts))
-    return Batch(program, entries[0].context.binder.chip.id, precision, outputs, cases, values, allowed)
+    chip = entries[0].context.binder.chip.id
+    return Batch(program, chip, precision, outputs, cases, values, allowed, engine)
 
 
 def _single(setting: Setting) -> dict[str, float]:
@@ -275,11 +321,11 @@ def _holds(kind: str, left: Array, right: Array) -> NDArray[np.bool_]:
 def _best(
     batch: Batch, named: Mapping[str, Array], outputs: tuple[str, ...], sign: float
 ) -> Iterator[tuple[int, Prediction]]:
-    """Yield for every case the best of its allowed layouts that fit (of all, where none fits)."""
+    """Yield for every case the row of the best of its allowed layouts that fit (of all, where none fits), and its prediction."""
     fits = named["room"] >= 0
     at = np.flatnonzero(batch.allowed)
     order = at[np.lexsort((sign * named[outputs[0]][at], ~fits[at], batch.cases[at]))]
     _, first = np.unique(batch.cases[order], return_index=True)
     for best in order[first]:
         figures = {name: float(named[name][best]) for name in outputs}
-        yield int(batch.cases[best]), Prediction(figures, bool(fits[best]))
+        yield int(best), Prediction(figures, bool(fits[best]))

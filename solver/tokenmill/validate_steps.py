@@ -9,24 +9,33 @@ from math import exp
 from statistics import median
 
 from tokenmill import data
-from tokenmill.calibration_training import FOLDS, fold_table, leaves
+from tokenmill.calibration_training import FOLDS, SYMBOLS, fold_table, leaves
 from tokenmill.catalog import Catalog, load_catalog
-from tokenmill.efficiency import residual_class, residuals
+from tokenmill.efficiency import quantiles_of, residual_classes
 from tokenmill.validate import Evaluation, Outcome, fitted_half
-from tokenmill.validate_cases import Case, Prediction, Predictor
-from tokenmill.validate_training import READERS, Measured, measured, read_rows, sparse
+from tokenmill.validate_cases import Case, Prediction, Predictor, engine_of
+from tokenmill.validate_training import KERNELS_ALONE, READERS, Measured, measured, read_rows, sparse
+from tokenmill_models import training_leaves as leaf
 
 FIGURES = ("step_time", "mfu", "memory.allocated", "memory.total")
-FIGURE_OF = {"step_time": "step_time", "peak_memory": "memory.allocated", "reserved_memory": "memory.total"}
+FIGURE_OF = {
+    "step_time": "step_time",
+    "peak_memory": "memory.allocated",
+    "reserved_memory": "memory.total",
+    KERNELS_ALONE: "mfu",
+}
+UNFITTED = {name: float(name != leaf.layer_seconds.name) for name in SYMBOLS.values()}
+"""Training at the speed of single kernels, without launches, with every exchange of gradients hidden: what kernel times alone say."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A measured row with its prediction (None: refused, with why)."""
+    """A measured row with its prediction (None: refused, with why), and that of kernel times alone where it is asked for."""
 
     row: Measured
     predicted: Prediction | None
     reason: str = ""
+    unfitted: Prediction | None = None
 
     @property
     def fold(self) -> str:
@@ -42,10 +51,13 @@ def pairs(name: str) -> tuple[list[Pair], Mapping[str, int]]:
     predictor = Predictor([row.case for row in rows], FIGURES, catalog)
     folder = data.path("catalog") / "efficiency"
     by_fit = {fold: predictor.predict(leaves(predictor, catalog, fold_table(fold, folder))) for fold in FOLDS}
+    alone: list[Prediction | None] = [None] * len(rows)
+    if any(KERNELS_ALONE in row.values for row in rows):
+        alone = predictor.predict({(b.chip, b.precision, b.engine): UNFITTED for b in predictor.batches})
     found = []
     for i, row in enumerate(rows):
         fit = FOLDS[1] if fitted_half(row.case.group) else FOLDS[0]
-        found.append(Pair(row, by_fit[fit][i], predictor.refused.get(i, "")))
+        found.append(Pair(row, by_fit[fit][i], predictor.refused.get(i, ""), alone[i]))
     return found, left
 
 
@@ -71,11 +83,12 @@ def outcomes_of(pair: Pair) -> list[Outcome]:
     fits = None if row.fits is None else (row.fits, predicted.fits)
     found = [
         Outcome(
-            row.case.accelerator, metric, row.case.group, predicted.figures[FIGURE_OF[metric]], value,
+            row.case.accelerator, metric, row.case.group, source.figures[FIGURE_OF[metric]], value,
             baseline_time(pair) if metric == "step_time" else None, None, row.setting if metric == "step_time" else None,
-            interval(pair, FIGURE_OF[metric], predicted.figures[FIGURE_OF[metric]]),
+            interval(pair, FIGURE_OF[metric], source.figures[FIGURE_OF[metric]]) if source is predicted else None,
         )
         for metric, value in row.values.items()
+        if (source := pair.unfitted if metric == KERNELS_ALONE else predicted)
     ]  # fmt: skip
     if fits is not None:
         found.append(Outcome(row.case.accelerator, "fits", row.case.group, 0.0, None, fits=fits))
@@ -106,14 +119,14 @@ def baseline_mfu() -> Mapping[str, Mapping[str, float]]:
     return {fold: {key: median(values) for key, values in table.items()} for fold, table in found.items()}
 
 
-def class_of(case: Case, catalog: Catalog) -> str:
-    """Return the class of residuals of a case."""
-    return residual_class(catalog, catalog.system(case.system).chip, sparse(case.model))
+def classes_of(case: Case, catalog: Catalog) -> tuple[str, ...]:
+    """Return the classes of residuals of a case, the narrowest first."""
+    return residual_classes(catalog, catalog.system(case.system).chip, sparse(case.model), engine_of(case))
 
 
 def interval(pair: Pair, figure: str, predicted: float) -> tuple[float, float] | None:
     """Return the 80% interval of a figure from the residuals of the other half, None where none are known."""
     case = pair.row.case
     fit = FOLDS[1 - FOLDS.index(pair.fold)]
-    quantiles = residuals().get((case.stage, figure, class_of(case, load_catalog()), fit))
+    quantiles = quantiles_of(case.stage, figure, classes_of(case, load_catalog()), fit)
     return None if quantiles is None else (predicted * exp(quantiles[0]), predicted * exp(quantiles[1]))

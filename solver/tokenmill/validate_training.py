@@ -15,6 +15,7 @@ from tokenmill.validate_cases import Case
 
 Row = Mapping[str, str]
 GIB = 2**30
+KERNELS_ALONE = "mfu_kernels_alone"
 TOKENS = 1e12
 """Tokens of a run: any number, a step does not depend on it."""
 
@@ -36,7 +37,7 @@ PRECISIONS = {"": "bf16", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp8-cs"
 class Measured:
     """A case with what was measured: `values` by metric, `fits` where it was tried.
 
-    Metrics: step_time [s], peak_memory [B of tensors], reserved_memory [B that the device shows as taken].
+    Metrics: step_time [s], KERNELS_ALONE [1, the published MFU beside that of kernel times without any fit of training], peak_memory [B of tensors], reserved_memory [B that the device shows as taken].
 
     `setting`: rows that differ in layout alone have the same one (None: not ranked). `fit`: the row may enter a fit: a dense
     model (imbalance of experts is not stated; see `_enters`) and no known disturbance; it is scored either way.
@@ -133,13 +134,14 @@ def _system(row: Row) -> str:
 
 
 def _case(row: Row, model: Any, batch: int, sequence: int, layout: Mapping[str, Any], *, precision: str = "bf16",
-          flash: bool = True, dropout: bool = False, **others: Any) -> Case:  # fmt: skip
+          flash: bool = True, dropout: bool = False, engine: str = "generic", reduced: str = "fp32",
+          **others: Any) -> Case:  # fmt: skip
     chips = _whole(row, "accelerators")
     workload = {
         "tokens": TOKENS, "sequence_length": sequence, "global_batch": batch, "optimizer": "adam",
         "mfu_peak": "fp16" if precision == "fp16" else "bf16",
-        "kernels": {"flash_attention": flash, "dropout": dropout},
-        "precision": {"compute": precision, "weights": "fp16" if precision == "fp16" else "bf16"},
+        "kernels": {"flash_attention": flash, "dropout": dropout}, "engine": {"name": engine},
+        "precision": {"compute": precision, "weights": "fp16" if precision == "fp16" else "bf16", "communication": reduced},
         "layout": {"chips": chips, **{key: value for key, value in layout.items() if value is not None}}, **others,
     }  # fmt: skip
     return Case(
@@ -153,6 +155,8 @@ def _degrees(row: Row, *keys: str, **fixed: Any) -> dict[str, Any]:
     return found | fixed
 
 
+OLD = "megatron-2021"
+"""The class of frameworks before flash attention and before gradients were exchanged beside the backward pass."""
 DENSE = {"cp": 1, "ep": 1, "expert_tp": 1}
 
 
@@ -166,8 +170,11 @@ def _megatron_2021(row: Row) -> Measured:
     if row["pp"] == "1":
         layout |= {"virtual": 1, "schedule": "1f1b"}
     case = _case(row, gpt(row, sequence), _whole(row, "global_batch_seqs"), sequence, layout, precision="fp16", flash=False,
-                 dropout=True)  # fmt: skip
-    return Measured(case, {"step_time": _time(row, "step_time_s", "step_time_s_derived")})
+                 dropout=True, engine=OLD)  # fmt: skip
+    step = _time(row, "step_time_s", "step_time_s_derived")
+    return Measured(
+        case, {"step_time": step}, fit=row["sharding"] != "ZeRO-3"
+    )  # no other run shows that implementation
 
 
 def _recompute_2022(row: Row) -> Measured:
@@ -179,7 +186,7 @@ def _recompute_2022(row: Row) -> Measured:
                       schedule="interleaved" if virtual > 1 else "1f1b", recompute="selective" if selective else "full",
                       sequence_parallel=selective, **DENSE)  # fmt: skip
     case = _case(row, gpt(row, 2048), _whole(row, "global_batch_seqs"), 2048, layout, precision="fp16", flash=False,
-                 dropout=True)  # fmt: skip
+                 dropout=True, engine="megatron-2022")  # fmt: skip
     return Measured(case, {"step_time": _time(row, "step_time_s")})
 
 
@@ -188,7 +195,7 @@ def _llama3(row: Row) -> Measured:
         raise LeftOut(f"{row['kind'].replace('_', ' ')}: no step time of a layout")
     layout = _degrees(row, "tp", "cp", "pp", "dp", ep=1, expert_tp=1, zero=2, schedule="interleaved", recompute="none")
     case = _case(row, "llama-3.1-405b", _whole(row, "global_batch_seqs"), _whole(row, "seq_len"), layout)
-    return Measured(case, {"step_time": _time(row, "step_time_s_derived")})
+    return Measured(case, {"step_time": _time(row, "step_time_s_derived"), KERNELS_ALONE: float(row["mfu_pct"]) / 100})
 
 
 DEEPSEEK_BATCH = 15360
@@ -199,7 +206,9 @@ def _deepseek(row: Row) -> Measured:
     if row["quantity"] != "pre-training" or row["kind"] != "gpu_hours":
         raise LeftOut(f"{row['kind'].replace('_', ' ')}: no run of a stated layout")
     chips, sequence = _whole(row, "accelerators"), _whole(row, "seq_len")
-    layout = _degrees(row, "pp", "ep", "tp", cp=1, expert_tp=1, dp=128, zero=1, virtual=1, schedule="dualpipe")
+    layout = _degrees(
+        row, "pp", "ep", "tp", cp=1, expert_tp=1, dp=128, zero=1, virtual=1, schedule="dualpipe", recompute="selective"
+    )  # section 3.2.3: norms and up-projections
     case = _case(row, "deepseek-v3", DEEPSEEK_BATCH, sequence, layout, precision="fp8-block")
     seconds = float(row["accel_hours"]) * 3600 / chips
     step = seconds * DEEPSEEK_BATCH * sequence / (float(row["tokens_trained_b"]) * 1e9)
@@ -210,7 +219,9 @@ def _bloom(row: Row) -> Measured:
     layers = _whole(row, "layers")
     layout = _degrees(row, "tp", "pp", "dp", "micro_batch", zero=int(row["zero_stage"] or 1), virtual=1, schedule="1f1b",
                       recompute="full", sequence_parallel=False, **DENSE)  # fmt: skip
-    case = _case(row, gpt(row, 2048), _whole(row, "global_batch_seqs"), 2048, layout, flash=False)
+    case = _case(
+        row, gpt(row, 2048), _whole(row, "global_batch_seqs"), 2048, layout, flash=False, engine="megatron-deepspeed"
+    )
     values = {"step_time": float(row["step_time_s"])} if row["step_time_s"] else {}
     if row["peak_mem_gb_per_accel"]:
         values["reserved_memory"] = float(row["peak_mem_gb_per_accel"]) * GIB  # read from the device, not the allocator
@@ -229,7 +240,7 @@ def _vtrain(row: Row) -> Measured:
     if row["set"] == "multi-node":
         layout["recompute"] = "full"
     case = _case(row, gpt(row, sequence), _whole(row, "global_batch_seqs"), sequence, layout, precision="fp16", flash=False,
-                 dropout=True)  # fmt: skip
+                 dropout=True, engine="megatron-2023" if row["set"] == "multi-node" else "megatron-2023-node")  # fmt: skip
     shape = " ".join(row[key] for key in ("layers", "hidden", "heads", "accelerators", "global_batch_seqs"))
     return Measured(case, {"step_time": _time(row, "step_time_s")}, setting=shape)
 
@@ -252,6 +263,12 @@ def _simumax(row: Row) -> Measured:
 RECOMPUTE = {"full": "full", "none": "none", "selective": "selective", "selective (per-op)": "selective"}
 WITHOUT_FLASH = frozenset({"Megatron-DeepSpeed", "NeMo Framework Launcher"})
 """Frameworks whose rows are of the time before flash attention."""
+
+
+REDUCE_16 = ("llm-foundry", "fms-fsdp")
+"""Frameworks whose recipes reduce gradients in bf16 (mixed precision PURE; bfSixteen)."""
+ENGINES = {"llm-foundry": "llm-foundry"}
+"""Class of frameworks by a word of their names, where it is not the generic one."""
 
 
 def _sharding(words: str) -> int | None:
@@ -284,7 +301,9 @@ def _other(row: Row) -> Measured:
     precision = PRECISIONS.get(row["precision"])
     if precision is None:
         raise LeftOut(f"mixture of formats {row['precision']}")
-    layout = _degrees(row, "tp", "pp", ep=int(row["ep"] or 1), cp=int(row["cp"] or 1), expert_tp=1)
+    layout = _degrees(row, "tp", "pp", "ep", cp=int(row["cp"] or 1), expert_tp=1)
+    if row["arch"].startswith("dense"):
+        layout["ep"] = 1
     layout |= {"micro_batch": _count(row["micro_batch"]), "zero": _sharding(row["sharding"]),
                "recompute": RECOMPUTE.get(row["recompute"])}  # fmt: skip
     if row["vpp"].isdigit() or layout["pp"] == 1:
@@ -294,19 +313,34 @@ def _other(row: Row) -> Measured:
         layout["schedule"] = "interleaved"
     batch = _batch(row, chips, layout)
     flash = row["framework"] not in WITHOUT_FLASH
+    engine = OLD if not flash else next((name for word, name in ENGINES.items() if word in row["framework"]), "generic")
     shape = gpt(row, sequence) if model is None else _configuration(model["configuration"], model["changes"], 0)
-    case = _case(row, shape, batch, sequence, layout, precision=precision, flash=flash)
+    case = _case(
+        row,
+        shape,
+        batch,
+        sequence,
+        layout,
+        precision=precision,
+        flash=flash,
+        engine=engine,
+        reduced="bf16" if row["framework"].startswith(REDUCE_16) else "fp32",
+    )
     values = {"step_time": _other_time(row, batch * sequence, chips)}
     if row["peak_mem_gib_per_accel"]:
         values["peak_memory"] = float(row["peak_mem_gib_per_accel"]) * GIB
     return Measured(case, values, {"yes": True, "no": False}.get(row["fits"]), fit=_enters(row))
 
 
+VARIANTS = ("H100-SXM-96GB HBM2e 2.4TB/s 500W",)
+"""Parts that are predicted as their nearest in the catalogue, and are slower."""
 BLACKWELL = ("B200", "B300", "GB200", "GB300")
 
 
 def _enters(row: Row) -> bool:
-    """Return whether a row enters a fit: dense models; on Blackwell all, since its dense rows are too few for both halves."""
+    """Return whether a row enters a fit: dense models on parts of the catalogue; on Blackwell all, its dense rows are few."""
+    if row["accelerator"] in VARIANTS:
+        return False
     return row["arch"].startswith("dense") or row["accelerator"].startswith(BLACKWELL)
 
 

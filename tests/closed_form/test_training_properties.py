@@ -37,7 +37,7 @@ def test_no_layout_beats_the_roofline(layout: dict[str, float]) -> None:
         **IDEAL,
         "chip.train_product_share": 1.0,
         "chip.train_attention_share": 1.0,
-        "chip.train_vector_share": 1.0,
+        "engine.vector_share": 1.0,
     }
     found = figures(LLAMA, ideal, **layout)
     assert found["mfu"] <= 1 + 1e-9

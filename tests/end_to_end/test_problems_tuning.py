@@ -65,7 +65,8 @@ def test_a_reference_model_costs_a_forward_pass_and_its_weights():
     )
     weights = 2 * load_architecture("llama-3.1-8b").parameters.total / 8
     assert with_["memory"]["weights"] - without["memory"]["weights"] == pytest.approx(weights, rel=0.01)
-    assert with_["step_time"] / without["step_time"] == pytest.approx(4 / 3, rel=0.06)
+    # a third of the work, and more of the time: its exchange inside layers hides behind no weight gradients
+    assert 1.3 <= with_["step_time"] / without["step_time"] <= 1.5
 
 
 HELD = tuple(

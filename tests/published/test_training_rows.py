@@ -52,6 +52,7 @@ def problem(row: dict[str, str], folder: Path) -> dict[str, Any]:
     workload = {
         "name": "run", "stage": "pretraining", "model": str(model), "tokens": TOKENS, "optimizer": "adam",
         "sequence_length": int(row["sequence_length"]), "global_batch": int(row["global_batch"]),
+        "engine": {"name": "megatron-2022" if row["model"] in GPT else "generic"},
         "kernels": {"flash_attention": row["flash"] == "true", "dropout": row["flash"] == "false"},
         "precision": {"compute": row["precision"], "weights": row["precision"]},
         "layout": {**degrees, "system": row["system"], "chips": chips, "expert_tp": 1, "recompute": row["recompute"],

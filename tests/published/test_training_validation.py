@@ -26,10 +26,14 @@ def test_llama_3_is_predicted(scores: dict[tuple[str, str], Score]) -> None:
     assert one.median_error <= 0.05
     assert one.worst_error is not None
     assert one.worst_error <= 0.15
+    assert one.beats_baseline is not None
+    assert one.beats_baseline >= 0.4
 
 
 def test_recomputation_is_predicted(scores: dict[tuple[str, str], Score]) -> None:
     one = scores["megatron_recompute_2022", "step_time"]
+    assert one.median_error is not None
+    assert one.median_error <= 0.05
     assert one.worst_error is not None
     assert one.worst_error <= 0.15
 
@@ -37,13 +41,13 @@ def test_recomputation_is_predicted(scores: dict[tuple[str, str], Score]) -> Non
 def test_one_node_of_b200_is_predicted(scores: dict[tuple[str, str], Score]) -> None:
     time, memory = scores["simumax_b200", "step_time"], scores["simumax_b200", "peak_memory"]
     assert time.median_error is not None
-    assert time.median_error <= 0.12
+    assert time.median_error <= 0.08
     assert time.baseline_median_error is not None
     assert time.median_error < 0.6 * time.baseline_median_error
     assert memory.median_error is not None
     assert memory.median_error <= 0.025
     assert time.coverage_80 is not None
-    assert time.coverage_80 >= 0.75
+    assert 0.7 <= time.coverage_80 <= 0.9  # 80% is the aim, of 27 rows
 
 
 def test_every_row_is_scored_or_has_a_reason(scores: dict[tuple[str, str], Score]) -> None:

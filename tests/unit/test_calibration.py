@@ -87,9 +87,13 @@ def test_constants_are_written_whole(tmp_path: Path) -> None:
 
 def test_intervals_follow_the_residuals_of_their_class() -> None:
     """A rate is as far from its middle as the time that it divides by, the other way round."""
-    from tokenmill.efficiency import intervals, residuals
+    from tokenmill.efficiency import intervals, quantiles_of, residual_classes
 
-    low, high = residuals()["pretraining", "step_time", "calibrated", ""]
+    classes = residual_classes(load_catalog(), "h100-sxm", False)
+    quantiles = quantiles_of("pretraining", "step_time", classes)
+    assert quantiles is not None
+    low, high = quantiles
+    assert low < 0 < high
     found = intervals(
         load_catalog(), "pretraining", "h100-sxm", False, {"step_time": 2.0, "tokens_per_second": 5.0, "steps": 3.0}
     )
@@ -97,3 +101,39 @@ def test_intervals_follow_the_residuals_of_their_class() -> None:
     assert found["tokens_per_second"] == pytest.approx((5 * np.exp(-high), 5 * np.exp(-low)))
     assert "steps" not in found
     assert intervals(load_catalog(), "a stage without measured rows", "h100-sxm", False, {"step_time": 2.0}) == {}
+
+
+def test_a_class_without_residuals_takes_those_of_the_next_wider() -> None:
+    from tokenmill.efficiency import quantiles_of, residual_classes, residuals
+
+    classes = residual_classes(load_catalog(), "h100-sxm", False, "a framework that nobody measured")
+    assert classes[-1] == "calibrated"
+    assert ("pretraining", "step_time", classes[0], "") not in residuals()
+    assert quantiles_of("pretraining", "step_time", classes) == residuals()["pretraining", "step_time", classes[1], ""]
+    assert quantiles_of("pretraining", "step_time", ("nobody",)) is None
+
+
+def test_a_framework_takes_the_constants_of_the_class_that_it_is_like() -> None:
+    from tokenmill.efficiency import engine_fields, fitted_field
+
+    row = {"unit": "1", "rows": "9", "median_error": "0.1", "source": "test"}
+    table = {
+        ("megatron-2021", "vector_share", ""): {**row, "value": "0.7"},
+        (ENGINE, "vector_share", ""): {**row, "value": "0.2"},
+    }
+    for name, value in (("megatron-2021", "0.7"), ("megatron-2022", "0.7"), ("generic", "0.2"), ("unheard-of", "0.2")):
+        found = fitted_field(name, "vector_share", table)
+        assert found is not None
+        assert found["value"] == value
+    assert "overlap_data" in engine_fields("megatron-2021")
+    assert engine_fields("generic") == frozenset()
+
+
+def test_the_page_of_constants_is_that_of_the_data() -> None:
+    from tokenmill import data
+    from tokenmill.constants_page import page
+
+    written = (Path(__file__).parents[2] / "docs" / "constants.md").read_text(encoding="utf-8")
+    assert written == page(data.path("catalog") / "efficiency"), (
+        "run: python -m tokenmill.constants_page docs/constants.md"
+    )

@@ -25,6 +25,7 @@ def test_errors_bias_and_baseline_by_hand() -> None:
     assert found.p90_error == pytest.approx(0.1 + 0.8 * 0.4)  # between the second and the third of three
     assert found.bias == pytest.approx(0.1)
     assert found.baseline_median_error == pytest.approx(0.5)
+    assert found.beats_baseline == pytest.approx(0.8)
     assert (found.count, found.rows_in_file, found.left_out) == (3, 5, {"why": 2})
     assert found.false_fit is None
     assert found.coverage_80 is None
@@ -58,6 +59,12 @@ def test_intervals_hold_what_they_say() -> None:
     found = score("file", "chip", "step_time", rows, Evaluation(rows, 2))
     assert found.coverage_80 == pytest.approx(0.5)
     assert found.half_width == pytest.approx(0.175)
+
+
+def test_few_residuals_make_a_wide_range() -> None:
+    """Of nine draws the k-th leaves k/10 of further ones below it: four fifths lie between the first and the last."""
+    rows = [outcome(1.0, 1.0 + i / 100) for i in range(9)]
+    assert residual_quantiles(rows) == pytest.approx((0.0, _logs(rows)[-1]))
 
 
 def test_residual_quantiles_hold_four_fifths() -> None:
@@ -97,3 +104,11 @@ def test_a_row_is_predicted_as_its_plan(identifier: str, tmp_path: Path) -> None
     assert found is not None
     assert found.figures["step_time"] == pytest.approx(predicted["step_time"], rel=1e-9)
     assert found.figures["memory.allocated"] == pytest.approx(predicted["memory"]["allocated"], rel=1e-9)
+
+
+def test_held_layouts_predict_what_the_best_of_all_does() -> None:
+    rows = [row.case for row in measured("simumax_b200")[0] if row.case.row in ("SM0002", "SM0004", "SM0028")]
+    predictor = Predictor(rows)
+    held = predictor.held({})
+    assert held.predict() == predictor.predict()
+    assert sum(batch.cases.size for batch in held.batches) == len(rows)
