@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from search_rate import search_rate
+from search_rate import free_search, search_rate
 
 ROOT = Path(__file__).resolve().parents[1]
 REPEATS = 3
@@ -80,7 +80,7 @@ def solves() -> list[dict]:
 
 
 def main() -> int:
-    rows = [*start_up(), *solves(), search_rate()]
+    rows = [*start_up(), *solves(), search_rate(), *(free_search(chips) for chips in (3072, 4096))]
     width = max(len(item["name"]) for item in rows)
     print(f"{'what':<{width}}  {'value':>11} unit  {'ratio':>7}  peer")
     for item in rows:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -82,6 +85,52 @@ def search_rate(model: str = "llama-3.1-70b", batch: int = 1536) -> dict:
     }
 
 
+FREE = """
+[objective]
+minimise = "time"
+[hardware]
+systems = ["hgx-a100-80gb"]
+[[hardware.price]]
+system = "hgx-a100-80gb"
+market = "on-demand"
+per_chip_hour = 2.0
+[[workload]]
+name = "train"
+stage = "pretraining"
+model = "gpt3.json"
+tokens = 3e11
+sequence_length = 2048
+global_batch = {batch}
+[workload.layout]
+chips = {chips}
+zero = [0, 1, 2, 3]
+order = ["tp-cp-ep-pp-dp", "tp-cp-ep-dp-pp"]
+sequence_parallel = [true, false]
+recompute = ["none", "selective", "full"]
+schedule = ["1f1b", "interleaved", "zero-bubble"]
+shard = [0, 8, 16, 32]
+"""
+GPT3 = {"model_type": "gpt2", "n_layer": 96, "n_embd": 12288, "n_head": 96, "n_inner": 49152, "vocab_size": 51200,
+        "n_positions": 2048, "n_ctx": 2048}  # fmt: skip
+
+
+def free_search(chips: int, batch: int = 1536) -> dict:
+    """Return a row of the benchmark: seconds of a whole answer for GPT-3 175B on `chips` A100 with every degree and choice free."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "gpt3.json").write_text(json.dumps(GPT3), encoding="utf-8")
+        path = Path(folder) / "free.toml"
+        path.write_text(FREE.format(chips=chips, batch=batch), encoding="utf-8")
+        problem = load_problem(path)
+        start = time.perf_counter()
+        plan = api.solve(problem)
+        seconds = time.perf_counter() - start
+    (pool,) = plan.to_dict()["workloads"]["train"]["pools"]
+    peer = 1 / _numpy_rate() * 1e9
+    found = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in pool["layout"].items())
+    return {"name": f"free search, GPT-3 175B on {chips} A100", "value": seconds, "unit": "s", "size": found,
+            "peer": "1e9 numpy multiply-adds, one core", "peer_value": peer, "ratio": seconds / peer}  # fmt: skip
+
+
 def _text(model: str, batch: int) -> str:
     return FILE.format(model=model, batch=batch)
 
@@ -95,5 +144,6 @@ def _numpy_rate() -> float:
 
 
 if __name__ == "__main__":
-    for key, value in search_rate().items():
-        print(f"{key}: {value}")
+    for row in (search_rate(), *(free_search(chips) for chips in (3072, 4096))):
+        for key, value in row.items():
+            print(f"{key}: {value}")
