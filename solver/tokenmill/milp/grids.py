@@ -73,6 +73,7 @@ class Shares(Mapping[ShareKey, int]):
         )  # fmt: skip
         self.number = {group: place for place, group in enumerate(self.groups)}
         shape = (len(self.groups), sets.problem.horizon.periods, len(sets.slices))
+        self._places_of: dict[tuple[tuple[int, int, int, int], tuple[int, ...]], Integers] = {}
         self.first: Integers = np.full(shape, -1, dtype=np.int64)
 
     @cached_property
@@ -109,6 +110,27 @@ class Shares(Mapping[ShareKey, int]):
             return range(0)
         low, high = self.spans.get((w, b, r, position), (0, 0))
         return range(first + low, first + high)
+
+    @cached_property
+    def places(self) -> dict[tuple[int, int, int, int], dict[int, list[int]]]:
+        """Places in their group of the shares of (workload, class, route, position), by use."""
+        found: dict[tuple[int, int, int, int], dict[int, list[int]]] = {}
+        for (w, b), paths in zip(self.groups, self.paths, strict=True):
+            for (r, position, n, _), place in paths.items():
+                found.setdefault((w, b, r, position), {}).setdefault(n, []).append(place)
+        return found
+
+    def of_uses(self, key: tuple[int, int, int, int], uses: tuple[int, ...], h: int, l: int) -> list[int]:
+        """Return the indices of the shares of (workload, class, route, position) that go to any of some uses."""
+        group = self.number.get(key[:2])
+        first = -1 if group is None else int(self.first[group, h - 1, l])
+        if first < 0:
+            return []
+        if (key, uses) not in self._places_of:
+            by_use = self.places.get(key, {})
+            self._places_of[key, uses] = np.array([p for n in uses for p in by_use.get(n, ())], dtype=np.int64)
+        found: list[int] = (first + self._places_of[key, uses]).tolist()
+        return found
 
     @cached_property
     def entries(self) -> Entries:

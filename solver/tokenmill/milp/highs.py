@@ -86,6 +86,32 @@ def solve_arrays(
     return _unscaled(outcome, scaled, arrays, whole, kept)
 
 
+def relax(
+    arrays: Arrays, *, interior: bool, tolerance: float, threads: int = 1, time_limit: float | None = None
+) -> Outcome:
+    """Solve the LP of a programme that is scaled already, without presolve; by an interior point (no vertex), or simplex.
+
+    `tolerance`: relative, of the interior point's optimum; its duals are to be read as prices, not as proof.
+    """
+    began = perf_counter()
+    solver = _instance(threads, time_limit, 0.0)
+    options: dict[str, Any] = {"presolve": "off"}
+    if interior:
+        options = {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": tolerance, "presolve": "off"}
+    for name, value in options.items():
+        _accept(solver, solver.setOptionValue(name, value), f"option {name} = {value}")
+    _accept(solver, solver.passModel(_model(replace(arrays, integer=np.zeros_like(arrays.integer)))), "the relaxation")
+    _accept(solver, solver.run(), "the relaxation")
+    solution, info = solver.getSolution(), solver.getInfo()
+    if not (solution.value_valid and solution.dual_valid):
+        return replace(_read(solver, False, 0.0), seconds=perf_counter() - began)
+    return Outcome(
+        "optimal" if solver.getModelStatus() == _status().kOptimal else "feasible",
+        np.array(solution.col_value, dtype=np.float64), float(info.objective_function_value), None, None, None,
+        perf_counter() - began, np.array(solution.row_dual, dtype=np.float64), np.array(solution.col_dual, dtype=np.float64),
+    )  # fmt: skip
+
+
 def _unscaled(outcome: Outcome, scaled: Scaled, arrays: Arrays, whole: Arrays, kept: NDArray[np.int64]) -> Outcome:
     """Return an outcome of the scaled programme in the units of the whole one, with its own objective, bound and gap."""
     if outcome.values is None:

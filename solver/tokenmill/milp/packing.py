@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import ceil
 
 Pattern = tuple[tuple[int, int], ...]
@@ -38,6 +39,11 @@ def packing_rule(footprints: Sequence[int], domain: int) -> PackingRule:
     takes, none of which could take more. Beyond 2000 patterns sizes are rounded up to a nested chain, which is safe
     but may cost more.
     """
+    return _rule(tuple(footprints), domain)
+
+
+@cache
+def _rule(footprints: tuple[int, ...], domain: int) -> PackingRule:
     small = sorted({g for g in footprints if g <= domain})
     whole = {g: ceil(g / domain) for g in footprints if g > domain}
     if all(b % a == 0 for a, b in itertools.pairwise(small)):

@@ -141,6 +141,10 @@ class Programme:
         """Labels of all variables: family, and what the variable is in the problem's own terms."""
         return [self._labels.at(number) for number in range(len(self._labels))]
 
+    def of_family(self, family: str) -> list[int]:
+        """Return the indices of all variables of a family that were recorded one by one."""
+        return [n for n, item in enumerate(self._labels.items) if not isinstance(item, Block) and item[0] == family]
+
     def variable(
         self, family: str, *label: Hashable, upper: float = inf, lower: float = 0.0, integer: bool = False
     ) -> int:

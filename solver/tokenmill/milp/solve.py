@@ -19,7 +19,8 @@ from tokenmill.milp.constraints.flows import Sent
 from tokenmill.milp.constraints.limits import enough
 from tokenmill.milp.highs import Outcome, fixed, forget_stop, solve_arrays, stop_is_asked
 from tokenmill.milp.infeasible import conflict, mismatches, shortfalls, without_columns
-from tokenmill.milp.narrow import FEW, narrowed, relaxed, solve_narrowed, systems_of
+from tokenmill.milp.large import solve_large
+from tokenmill.milp.narrow import FEW, fleet_of, narrowed, relaxed, solve_narrowed, systems_of
 from tokenmill.milp.objective import chip_seconds, goal, kinds, objective, order_of_names, weighted_energy
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.ratio import Ratio, minimise_ratio
@@ -29,6 +30,8 @@ from tokenmill.milp.solution import Alternative, Binding, Had, Shortfall, Soluti
 
 SAME = 1e-9
 PROVEN = 1e-6
+LARGE = 100_000
+"""Variables of a programme from which it is solved by its parts."""
 PATIENCE = 20.0
 """Seconds that each explanation may take (limits eased; other plans) where no time limit is given and solving took less."""
 SHARE = 0.2
@@ -237,6 +240,10 @@ def _minimise(
     if wish.solver == "cbc":
         return solve_cbc(build.programme, expression, time_limit=clock.left(), gap=wish.gap)
     arrays = build.programme.arrays(expression)
+    if len(build.programme) > LARGE and start is None and not build.variables.taken:
+        large = solve_large(arrays, fleet_of(build), gap=wish.gap, time_limit=clock.left(), threads=wish.threads)
+        if large is not None:
+            return large
     return solve_narrowed(
         arrays, systems_of(build), time_limit=clock.left(), gap=wish.gap, threads=wish.threads, start=start
     )
@@ -249,7 +256,8 @@ def _padded(values: NDArray[np.float64], build: Build) -> NDArray[np.float64]:
 
 def _leave_out(build: Build, expression: Linear, outcome: Outcome, wish: Wish, clock: Clock) -> None:
     """Fix integers that no plan as good as the one in hand takes, before its objective is held."""
-    if wish.solver != "highs" or outcome.objective is None or sum(build.programme.integer) <= FEW:
+    whole = sum(build.programme.integer)
+    if wish.solver != "highs" or outcome.objective is None or whole <= FEW or len(build.programme) > LARGE:
         return
     arrays = build.programme.arrays(expression)
     relaxation = relaxed(arrays, time_limit=clock.left(), threads=wish.threads)

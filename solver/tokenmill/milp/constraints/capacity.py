@@ -77,7 +77,7 @@ def capacity_rows(build: Build) -> list[str]:
                         )
                         build.programme.row("chips", s, i, number, h, l, left=left, sense="<=")
                         continue
-                    rule = packing_rule(sorted(here), stock.domain)
+                    rule = packing_rule(tuple(sorted(here)), stock.domain)
                     if rule.rounded:
                         notes.append(
                             f"{stock.system}: replica sizes {sorted(here)} were rounded up to fill domains of {stock.domain}"

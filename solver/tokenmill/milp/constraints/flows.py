@@ -194,13 +194,8 @@ def _share_rows(build: Build, sent: Sent, j: int, h: int, l: int) -> None:
         for side, groups in enumerate((join.sources, join.targets)):
             for g, group in enumerate(groups):
                 left = Linear({sent.shares[j, s, t, b, h, l]: 1.0 for s, t in join.pairs if (s, t)[side] == g})
-                for n in group.uses:
-                    for p in range(len(build.sets.columns[build.sets.uses[n].column].points)):
-                        index = build.variables.shares.get(
-                            (join.workload, b, join.route, join.position + side, n, p, h, l)
-                        )
-                        if index is not None:
-                            left.add(index, -1.0)
+                key = (join.workload, b, join.route, join.position + side)
+                left.many(build.variables.shares.of_uses(key, group.uses, h, l), -1.0)
                 programme.row(("sent", "taken")[side], j, g, b, h, l, left=left, sense="=")
 
 
@@ -245,7 +240,7 @@ def _sum(indices: Iterable[int]) -> Linear:
 def at_leaves(build: Build, sent: Sent, h: int, l: int) -> dict[str, Linear]:
     """Return B/s over the arcs of leaves at a moment, by arc: what the pools there send and take."""
     sets, found = build.sets, dict[str, Linear]()
-    for join in sent.joins:
+    for join in sent.joins if sets.leaves else ():
         for (b, n, side), terms in carried(build, join, h, l).items():
             leaf = sets.leaves.get(use_node(sets, n))
             size = (join.at_hubs or {}).get(end_of(sets, n, join.coupling).match, ())
@@ -260,12 +255,12 @@ def carried(build: Build, join: Join, h: int, l: int) -> dict[tuple[int, int, in
     """Return the share of a class that each use sends (side 0) or takes (side 1): by (class, use, side)."""
     found: dict[tuple[int, int, int], Linear] = {}
     for side, groups in enumerate((join.sources, join.targets)):
-        for n in (n for group in groups for n in group.uses):
-            for p in range(len(build.sets.columns[build.sets.uses[n].column].points)):
-                for b in range(len(build.sets.workloads[join.workload].shares)):
-                    label = (join.workload, b, join.route, join.position + side, n, p, h, l)
-                    if label in build.variables.shares:
-                        found.setdefault((b, n, side), Linear()).add(build.variables.shares[label])
+        for b in range(len(build.sets.workloads[join.workload].shares)):
+            key = (join.workload, b, join.route, join.position + side)
+            for n in (n for group in groups for n in group.uses):
+                indices = build.variables.shares.of_uses(key, (n,), h, l)
+                if indices:
+                    found[b, n, side] = Linear().many(indices)
     return found
 
 

@@ -1,0 +1,165 @@
+"""Fleets solved by their parts, against the whole programme solved as it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import pytest
+
+from tokenmill.candidates.columns import Column, CouplingEnd, CouplingUse, OperatingPoint, WorkloadColumns
+from tokenmill.milp import solve as solving
+from tokenmill.milp.eliminate import eliminated
+from tokenmill.milp.formulation import formulate, solve_programme
+from tokenmill.milp.highs import solve_arrays
+from tokenmill.milp.large import Fleet, holds, lagrangian, solve_large
+from tokenmill.milp.narrow import fleet_of, relaxed
+from tokenmill.milp.objective import objective
+from tokenmill.milp.parts import extract, parts
+from tokenmill.milp.rows import Linear, Programme
+from tokenmill.milp.sets import build_sets
+from tokenmill.offers import YEAR, Offer
+from tokenmill.problem import Hardware, Horizon, Objective, Problem, Site, Workload
+
+SEEDS = range(1, 4)
+GAP = 0.02  # of whole programmes: between their bound and their plan lies the optimum
+
+
+@dataclass(frozen=True)
+class Link:
+    name: str
+    source: str
+    target: str
+    capacity: float
+    per_chip: float = 0.0
+    site: str = ""
+    system: str = ""
+
+
+def fleet(seed: int):
+    """A fleet of two periods and two slices at two sites: prefill and decode pools in replicas of 3 and 4 chips of 8."""
+    rng = Random(seed)
+    columns: dict[str, list[Column]] = {"prefill": [], "decode": []}
+    for role in columns:
+        for system in "ab":
+            for chips in (3, 4):
+                rate = chips * rng.uniform(0.8, 1.6)
+                end = CouplingEnd(("fp16",), 0.0, (10.0,) if role == "prefill" else ())
+                point = OperatingPoint({}, (rate,), chips * 500.0)
+                columns[role].append(Column(
+                    f"{role}-{system}-{chips}", "chat", role, "pool", system, chips, ((system, chips),), {}, (point,),
+                    chips * 100.0, chips * 500.0, None, {"kv": end},
+                ))  # fmt: skip
+    pool = WorkloadColumns(
+        "chat", "toy", "pool", {role: tuple(of) for role, of in columns.items()}, (("prefill", "decode"),),
+        (CouplingUse("kv", "prefill", "decode", "kv"),), ("all",), (1.0,),
+    )  # fmt: skip
+    shape = {"chips": 8, "domain": 8, "domains": 1, "chip_idle": 50.0, "chip_tdp": 700.0}
+    offers = []
+    for system in "ab":
+        hour = rng.uniform(10.0, 20.0)
+        offers += [
+            Offer(system, "on-demand", "rent", hour, **shape),
+            Offer(system, "reserve", "reserve", 0.7 * hour, commitment=YEAR, **shape),
+            Offer(system, "buy", "buy", hour * 8760 * 1.5, **shape),
+        ]
+    sites = tuple(Site(f"s{n}", power=rng.choice([3e4, 6e4]), electricity={"all": 2e-8}) for n in range(2))
+    links = (Link("s0>s1", "s0", "s1", 60.0), Link("s1>s0", "s1", "s0", 60.0))
+    problem = Problem(
+        (Workload("chat", "toy"),), objectives=(Objective("cost"),), gap=0.0,
+        horizon=Horizon(YEAR, 2, {"day": 0.5, "night": 0.5}), hardware=Hardware(sites=sites),
+    )  # fmt: skip
+    demand = {"chat": np.array([[20.0, 9.0], [30.0, 15.0]]) * rng.uniform(0.7, 1.3)}
+    return problem, (pool,), tuple(offers), links, demand
+
+
+def stated(seed: int):
+    problem, columns, offers, links, demand = fleet(seed)
+    build = formulate(build_sets(problem, columns, offers, links, demand, demand)).build
+    return build, build.programme.arrays(objective(build, problem.objectives[0], 0))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_relaxation_is_the_same_without_what_sits_on_its_load(seed):
+    _, arrays = stated(seed)
+    small = eliminated(arrays)
+    assert len(small.arrays.lower) < len(arrays.lower)
+    assert len(small.arrays.row_lower) < len(arrays.row_lower)
+    one, other = relaxed(arrays), relaxed(small.arrays)
+    assert one is not None
+    assert other is not None
+    assert one.bound == pytest.approx(other.bound, rel=1e-8)
+
+
+def test_what_sits_on_its_load_by_hand():
+    # min 3 x + y: q + p = 1, 4 q <= 2 x, 5 p <= y, x + y <= 9: x = 2 q at 3 each costs 6 q; p costs 5
+    programme = Programme()
+    q, p, x, y = (programme.variable(name, integer=name in "xy") for name in "qpxy")
+    programme.row("all", left=Linear({q: 1.0, p: 1.0}), sense="=", right=1.0)
+    programme.row("load", 0, left=Linear({q: 4.0, x: -2.0}), sense="<=")
+    programme.row("load", 1, left=Linear({p: 5.0, y: -1.0}), sense="<=")
+    programme.row("room", left=Linear({x: 1.0, y: 1.0}), sense="<=", right=9.0)
+    small = eliminated(programme.arrays(Linear({x: 3.0, y: 1.0})))
+    assert list(small.columns) == [True, True, False, False]
+    assert list(small.arrays.cost) == [6.0, 5.0]
+    assert list(small.arrays.value) == [1.0, 1.0, 2.0, 5.0]
+    assert solve_arrays(small.arrays).objective == pytest.approx(5.0)
+
+
+def test_parts_share_links_alone():
+    programme = Programme()
+    a, b, c, link = (programme.variable(name) for name in ("a", "b", "c", "link"))
+    programme.row("one", left=Linear({a: 1.0, b: 2.0, link: -1.0}), sense="<=")
+    programme.row("two", left=Linear({c: 3.0, link: -1.0}), sense="<=")
+    programme.row("alone", left=Linear({link: 1.0}), sense="<=", right=4.0)
+    arrays = programme.arrays(Linear({link: 1.0}))
+    found = parts(arrays, np.array([False, False, False, True]))
+    assert [(list(p.rows), list(p.own), list(p.links)) for p in found] == [([0], [a, b], [link]), ([1], [c], [link])]
+    part = extract(arrays, found[1].rows, found[1].columns)
+    assert (list(part.value), list(part.index), list(part.cost)) == ([3.0, -1.0], [0, 1], [0.0, 1.0])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_prices_prove_a_bound(seed):
+    """Whatever rows are said to be worth, what they prove is below the best plan (weak duality)."""
+    build, arrays = stated(seed)
+    known = fleet_of(build)
+    best = solve_arrays(arrays, gap=GAP).objective
+    assert best is not None
+    exact = solve_arrays(eliminated(arrays).arrays)
+    assert exact.duals is not None
+    small = eliminated(arrays)
+    part = Fleet(known.linking[small.columns], known.classes[small.columns], known.most[small.columns], ())
+    rng = np.random.default_rng(seed)
+    for noise in (0.0, 0.01, 0.3):
+        duals = exact.duals * rng.uniform(1.0 - noise, 1.0 + noise, len(exact.duals))
+        bound, _ = lagrangian(small.arrays, part, duals)
+        assert bound <= best * (1 + 1e-9)
+    assert lagrangian(small.arrays, part, exact.duals)[0] == pytest.approx(exact.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_plan_of_parts_holds_and_stands_between_bound_and_best(seed):
+    build, arrays = stated(seed)
+    best = solve_arrays(arrays, gap=GAP)
+    found = solve_large(arrays, fleet_of(build), gap=GAP, time_limit=5.0)
+    assert found is not None
+    assert found.values is not None
+    assert found.bound is not None
+    assert holds(arrays, found.values)
+    assert np.all(found.values[arrays.integer] == np.round(found.values[arrays.integer]))
+    assert found.bound <= best.objective * (1 + 1e-9)
+    assert found.objective >= best.bound * (1 - 1e-9)
+    assert found.objective == pytest.approx(float(arrays.cost @ found.values) + arrays.offset)
+    assert found.gap == pytest.approx((found.objective - found.bound) / found.objective)
+
+
+def test_a_plan_of_parts_passes_the_audit(monkeypatch):
+    monkeypatch.setattr(solving, "LARGE", 0)
+    problem, columns, offers, links, demand = fleet(0)
+    plan = solve_programme(problem, columns, offers, links, demand=demand, gap=0.5, value_of_next=False)
+    assert plan.residual is not None
+    assert plan.residual <= 1e-6
+    assert plan.termination.gap is not None
+    assert plan.termination.bound <= plan.termination.objective
