@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import sympy as sp
 from sympy.printing.latex import LatexPrinter
@@ -52,6 +53,7 @@ _TEXT = _TextPrinter({"order": None, "abbrev": False})
 _PYTHON = _PythonPrinter({"fully_qualified_modules": True, "strict": True})
 
 
+@lru_cache(maxsize=1 << 14)
 def text(expr: sp.Basic) -> str:
     """Return an expression in one line: + - * / **, max, min, floor, ceil, exp, log, sqrt, `a if b else c`."""
     return str(_TEXT.doprint(expr))
