@@ -101,8 +101,9 @@ def write_residuals(path: Path) -> int:
 
 def _rows(task: Task) -> tuple[Row, ...]:
     """Return the rows of the task's engine, at most so many a group."""
+    wanted = {metric for metrics, _ in task.stages for metric in metrics}
     groups: dict[str, list[Row]] = {}
-    for row in measured(task.file)[0]:
+    for row in (row for row in measured(task.file)[0] if wanted <= set(row.values)):
         engine = row.case.workload["engine"]
         if engine_version(engine["name"], str(engine.get("version") or "")) == task.engine:
             groups.setdefault(row.case.group, []).append(row)

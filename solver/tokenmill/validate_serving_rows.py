@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
@@ -191,7 +192,7 @@ def vendor_perf(entry: Mapping[str, str]) -> Row | str:
         "demand": {
             "input_tokens": float(entry["isl_tokens"]), "output_tokens": answer, "arrivals": {"concurrency": most, "rounds": 1000},
         },
-        "engine": {"name": names()["engines"].get(entry["engine"], entry["engine"]), "chunk": CHUNK, "disaggregated": False},
+        "engine": {**_vendor_engine(entry), "chunk": CHUNK, "disaggregated": False},
         "layout": {"tp": tp, "pp": pp},
         "memory_fraction": VENDOR_FRACTION,
         "precision": {"weights": names()["precisions"][entry["weights_dtype"]], "kv": names()["precisions"][entry["kv_dtype"]]},
@@ -223,7 +224,7 @@ def mlperf_inference(entry: Mapping[str, str]) -> Row | str:
     answer = _number(entry["derived_mean_output_tokens"], lengths_of["output"])
     workload: dict[str, Any] = {
         "demand": {"input_tokens": lengths_of["input"], "output_tokens": answer, "arrivals": {"concurrency": MOST, "rounds": 1000}},
-        "engine": {"name": _engine_of(entry["software"]), "chunk": CHUNK, "disaggregated": False},
+        "engine": {**_engine_of(entry["software"]), "chunk": CHUNK, "disaggregated": False},
         "layout": {"tp": [t for t in (1, 2, 4, 8) if t <= total], "pp": 1},
         "memory_fraction": VENDOR_FRACTION,
         "precision": {"weights": words[entry["weight_dtype"]] if entry["weight_dtype"] else known["offline"], "kv": "fp8"},
@@ -233,8 +234,19 @@ def mlperf_inference(entry: Mapping[str, str]) -> Row | str:
     return case if isinstance(case, str) else Row(case, {"rate_chip": float(entry["result"]) / total})
 
 
-def _engine_of(software: str) -> str:
-    return "trtllm" if "TensorRT" in software else "sglang" if "SGLang" in software else "vllm"
+def _engine_of(software: str) -> dict[str, str]:
+    """Return the engine of an offline result; of TensorRT-LLM the release that builds on the TensorRT 10.11 of most rows."""
+    if "TensorRT" in software:
+        return {"name": "trtllm", "version": "1.0"}
+    return {"name": "sglang" if "SGLang" in software else "vllm"}
+
+
+def _vendor_engine(entry: Mapping[str, str]) -> dict[str, str]:
+    release = re.search(r"v(\d+\.\d+)", entry["doc"])
+    return {
+        "name": names()["engines"].get(entry["engine"], entry["engine"]),
+        "version": release[1] if release else "",
+    }
 
 
 KINDS = {"offline_max_throughput": "whole", "static_batch": "whole", "first_token_latency": "prompts"}

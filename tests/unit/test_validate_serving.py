@@ -1,0 +1,71 @@
+"""Measured serving rows as problems: what is read, what is left out and why, and figures that are known exactly."""
+
+from __future__ import annotations
+
+import pytest
+
+from tokenmill.validate import fitted_half, validate
+from tokenmill.validate_cases import Predictor
+from tokenmill.validate_serving import FOLDS, METRICS, fold
+from tokenmill.validate_serving_rows import READERS, lengths, measured, read_rows
+
+ROWS = {
+    "inferencemax": 1753,
+    "energy_serving": 339,
+    "splitwise_profiles": 114,
+    "splitwise_prompts": 78,
+    "helix_layer_profiles": 149,
+    "kernel_profiles": 500,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_row_is_read_or_left_out_for_a_reason(name):
+    rows, left = measured(name)
+    assert len(rows) + sum(left.values()) == len(read_rows(name))
+    assert all(left)
+    assert len(rows) >= ROWS.get(name, 100)
+    for row in rows:
+        assert set(row.values) <= set(METRICS)
+        assert min(row.values.values()) > 0
+
+
+def test_rows_of_a_group_stay_on_one_side():
+    sides: dict[str, set[str]] = {}
+    for row in measured("inferencemax")[0]:
+        sides.setdefault(row.case.group, set()).add(fold(fitted_half(row.case.group)))
+    assert all(len(found) == 1 for found in sides.values())
+    assert {side for found in sides.values() for side in found} == set(FOLDS)
+
+
+def test_a_point_of_a_closed_loop_is_asked_as_it_was_run():
+    row = next(row for row in measured("inferencemax")[0] if row.case.row == "imax-1871")
+    workload = row.case.workload
+    assert workload["demand"]["arrivals"]["concurrency"] == 16
+    assert workload["demand"]["input_tokens"] == lengths(0.9 * 8192, 0.99 * 8192)  # drawn from 80 to 100%
+    assert workload["layout"] == {"tp": 4, "pp": 1, "ep": 1}
+    assert row.values["tpot"] == pytest.approx(14.83e-3, abs=5e-6)
+
+
+def test_products_of_a_layer_move_the_weights_that_the_source_prints():
+    """Llama 2 7B: q, k, v and o of 4096 x 4096, three of 4096 x 11008, in 16 bits; `derived_weight_mb_fp16` is theirs."""
+    entry = next(
+        e for e in read_rows("kernel_profiles") if e["model"].endswith("Llama-2-7b-hf") and e["tensor_parallel"] == "1"
+    )
+    row = next(row for row in measured("kernel_profiles")[0] if row.case.row == entry["id"])
+    (found,) = Predictor([row.case], ("weights_read_plain_0",)).predict()
+    by_hand = 2 * (4 * 4096 * 4096 + 3 * 4096 * 11008)
+    assert found is not None
+    assert found.figures["weights_read_plain_0"] == pytest.approx(by_hand)
+    assert found.figures["weights_read_plain_0"] / 1e6 == pytest.approx(
+        float(entry["derived_weight_mb_fp16"]), rel=1e-3
+    )
+
+
+def test_tokens_of_a_cache_whose_memory_is_printed():
+    """Memory over bytes a token leaves no room for error but the rounding of what was printed: 0.3% at most in the median."""
+    (scores,) = [[s for s in validate(["reported_cases"]) if s.metric == "kv_tokens"]]
+    assert sum(s.count for s in scores) >= 10
+    assert max(s.median_error for s in scores) < 0.003
+    fits = [s for s in validate(["reported_cases"]) if s.metric == "fits" and s.false_no_fit is not None]
+    assert sum(s.false_no_fit * s.count for s in fits) / sum(s.count for s in fits) < 0.1
