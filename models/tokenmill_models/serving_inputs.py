@@ -39,6 +39,9 @@ INPUTS = (
     Input(f"{_CLASS}share", "number", "share of the requests", leaf.request_share, required=True, maximum=1.0),
     *_lengths(_CLASS, required=True),
     *_lengths("demand."),
+    Input("demand.trace", "trace", "file of measured requests that states classes, rate, gaps and prefix hits",
+          fills={"classes": "demand.classes", "rate": "demand.requests_per_second", "gap_cv": "demand.arrivals.cv",
+                 "prefix_hit": "demand.prefix_cache_hit", "surge": "demand.headroom"}),
     Input("demand.prefix_cache_hit", "number", "share of prompt tokens found in the prefix cache", leaf.prefix_hit, default=0.0, maximum=1.0),
     *(
         Input(f"slo.{name}", "percentiles", f"most time: {title}", dimension="s", parts=SLO[name])

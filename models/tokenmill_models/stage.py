@@ -23,6 +23,7 @@ INPUT_KINDS = (
     "records",  # a list of tables; their keys are inputs named "<this>[].<key>"
     "members",  # one word or several of `among`: {word = 1 or 0}, whose parts are leaves named "<this>.<word>"
     "table",  # a table whose keys are free: {word = number}
+    "trace",  # a file of requests: what it measures stands under the keys of `fills` where the problem states nothing there
 )
 RULE_KINDS = ("divides", "equal", "at_most", "capacity", "limit")
 ROLE_KINDS = ("pool", "run", "part")
@@ -35,7 +36,8 @@ class Input:
 
     `symbol` receives the value; `parts` maps further fields to symbols (``{"p95": S_p95}``; percentiles: word to
     symbol). `default` None means: may be absent, and rules that name its symbol do not apply; `required` means it
-    must be there. `choice` says that a list is a choice (an Axis of the same name takes it).
+    must be there. `choice` says that a list is a choice (an Axis of the same name takes it). `fills` of a trace: what it
+    measures (classes, rate [1/s], gap_cv, prefix_hit, surge) to the key that it stands for.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Input:
     required: bool = False
     minimum: float | None = 0.0
     maximum: float | None = None
+    fills: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in INPUT_KINDS:

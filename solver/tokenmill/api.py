@@ -281,17 +281,17 @@ def evaluate_solution(found: Found, solution: Any) -> list[Any]:
     for key, running in busiest.items():
         column, searched = columns[key]
         rates: dict[int, float] = {}
-        for (index, _), rate in running.rates.items():
+        most: dict[int, Mapping[str, Any]] = {}
+        for (index, point), rate in sorted(running.rates.items()):
             rates[index] = rates.get(index, 0.0) + rate
-        most = (
-            column.points[max(point for _, point in running.rates)].values
-            if running.rates
-            else column.points[-1].values
-        )
+            most[index] = column.points[point].values
+        highest = column.points[max((point for _, point in running.rates), default=-1)].values
+        of_classes = {index: most.get(index, highest) for index in range(len(searched.columns.classes))}
         if column.workload in found.closed:
             rates = {}
-        point = balanced(searched.contexts[key], column, rates, max(running.replicas, 1e-12), most)
-        done[key] = unfold(column, point, searched.contexts, searched.columns.classes)
+        points = balanced(searched.contexts[key], column, rates, max(running.replicas, 1e-12), of_classes)
+        busiest_class = max(points, key=lambda index: rates.get(index, 0.0))
+        done[key] = unfold(column, points[busiest_class], searched.contexts, searched.columns.classes, points)
     for run in solution.runs:
         column, searched = columns[run.column]
         for used in (column, *column.parts):

@@ -53,7 +53,7 @@ def keys_of(table: Any) -> dict[str, tuple[str, Key]]:
     return found
 
 
-_KINDS = {"choice": "word", "name": "text", "architecture": "model", "system": "names"}
+_KINDS = {"choice": "word", "name": "text", "architecture": "model", "system": "names", "trace": "text"}
 
 
 def key_of_input(item: Input) -> Key:

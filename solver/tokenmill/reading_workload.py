@@ -14,6 +14,7 @@ from tokenmill.problem import Lengths, RequestClass, Workload
 from tokenmill.reading_keys import Key, key_of_input, keys_of
 from tokenmill.reading_stage import StageKeys, stage_keys
 from tokenmill.reading_tables import read_fields, read_value, tables_of
+from tokenmill.reading_trace import with_traces
 from tokenmill.reading_values import Reading, check_sum, identifier, join, listed, several, show
 from tokenmill_models.stage import PLANNED, Input, StageModel
 
@@ -48,6 +49,7 @@ def _workload(raw: Mapping[str, Any], path: str, state: Reading, stages: Mapping
     if stage is None:
         read_fields({label: raw[label] for label in own if label in raw}, Workload, path, state)
         return None
+    raw = with_traces(raw, path, stage, state)
     keys = stage_keys(stage)
     tables = tuple({leaf.partition(".")[0] for leaf in keys.leaves()} | set(keys.roles))
     common = read_fields(raw, Workload, path, state, others=tables)

@@ -103,6 +103,9 @@ def _lines(stage: StageModel, keys: StageKeys) -> list[tuple[str, str]]:
             continue
         key = key_of_input(item)
         table, label = _split(dotted)
+        if item.kind == "trace":  # in place of other keys, not beside them: a remark
+            found.append((table, f'# or in place of them, {label} = "FILE": {item.doc}'))
+            continue
         text = _text(key, item.default, EXAMPLES.get(label))
         found.append((table, _line(label, text, _explained(key), item.required or dotted in needed)))
     for owner, inputs in keys.members.items():

@@ -110,8 +110,20 @@ def test_balanced_point_carries_exactly_the_load(catalog):
     column = searched.columns.columns["setter"][0]
     context = searched.contexts[column.key]
     rates = {0: column.points[1].rate[0] * 0.4, 1: column.points[1].rate[1] * 0.6}
-    point = balanced(context, column, rates, 1.0, column.points[-1].values)
-    assert point["press.queue"] == pytest.approx(column.points[1].values["press.queue"], rel=1e-6)
+    points = balanced(context, column, rates, 1.0, dict.fromkeys((0, 1), column.points[-1].values))
+    for point in points.values():
+        assert point["press.queue"] == pytest.approx(column.points[1].values["press.queue"], rel=1e-6)
+
+
+def test_a_class_runs_at_most_at_the_point_that_it_was_given(catalog):
+    searched = shop(catalog, power=True)
+    column = searched.columns.columns["setter"][0]
+    context = searched.contexts[column.key]
+    low, high = column.points[0], column.points[-1]
+    rates = {0: low.rate[0] * 0.5, 1: high.rate[1] * 0.5}
+    points = balanced(context, column, rates, 1.0, {0: low.values, 1: high.values})
+    assert points[0]["press.queue"] == pytest.approx(low.values["press.queue"], rel=1e-6)
+    assert points[1]["press.queue"] == pytest.approx(high.values["press.queue"], rel=1e-6)
 
 
 def test_a_run_of_parts_multiplies_its_parts(catalog):

@@ -23,11 +23,19 @@ STRENGTH = ("guess", "claim", "datasheet", "calibrated", "measured")
 
 
 def unfold(
-    column: Column, operating: Mapping[str, Any], contexts: Mapping[str, Context], classes: Sequence[str]
+    column: Column,
+    operating: Mapping[str, Any],
+    contexts: Mapping[str, Context],
+    classes: Sequence[str],
+    points: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> Evaluated:
-    """Return the figures of a column at an operating point, for every request class, each with its trace."""
+    """Return the figures of a column at an operating point, for every request class, each with its trace.
+
+    `points`: the operating point of each class by its index, where they differ.
+    """
     context = contexts[column.key]
-    by_class = {name: _figures(column, operating, contexts, index) for index, name in enumerate(classes)}
+    at = points or {}
+    by_class = {name: _figures(column, at.get(index, operating), contexts, index) for index, name in enumerate(classes)}
     return Evaluated(
         workload=column.workload,
         role=column.role,
@@ -176,32 +184,40 @@ def _resources(context: Context, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def balanced(
-    context: Context, column: Column, rates: Mapping[int, float], replicas: float, most: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the operating point at which replicas just carry their load: the mean they run at, not the most they could.
+    context: Context, column: Column, rates: Mapping[int, float], replicas: float, most: Mapping[int, Mapping[str, Any]]
+) -> dict[int, dict[str, Any]]:
+    """Return by request class the operating point at which replicas just carry their load: the mean they run at, not the most they could.
 
-    `rates`: units/s over all replicas by class index; `most`: the operating point that the programme allows.
+    `rates`: units/s over all replicas by class index; `most`: by class, the operating point that the programme allows it. All
+    classes run at one share of theirs.
     """
     axis = next((axis for axis in context.program.role.axes if axis.operate), None)
+    given = {index: dict(values) for index, values in most.items()}
     if axis is None or not rates:
-        return dict(most)
+        return given
     port = context.program.role.ports["rate"]
     if axis.name not in context.program.needs([port]).axes:
-        return dict(most)
+        return given
     function = context.program.compile([port])
+    least = float(min(axis.values or (1.0,)))
+    highs = {index: float(values[axis.key]) for index, values in most.items()}
 
-    def load(level: float) -> float:
+    def level(index: int, share: float) -> float:
+        return max(min(least, highs[index]), share * highs[index])
+
+    def load(share: float) -> float:
         total = 0.0
         for index, rate in rates.items():
-            values = leaf_values(context, column, {axis.key: level}, index)
+            values = leaf_values(context, column, {axis.key: level(index, share)}, index)
             total += rate / float(next(iter(function({**values}).values())))
         return total / replicas
 
-    high = float(most[axis.key])
-    low = min(float(min(axis.values or (1.0,))), high)
-    if load(high) > 1.0 or load(low) <= 1.0:
-        return {axis.key: high if load(high) > 1.0 else low}
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if load(middle) > 1.0 else (low, middle)
-    return {axis.key: high}
+    low, high = 0.0, 1.0
+    if load(high) <= 1.0:
+        if load(low) <= 1.0:
+            high = low
+        else:
+            for _ in range(40):
+                middle = (low + high) / 2
+                low, high = (middle, high) if load(middle) > 1.0 else (low, middle)
+    return {index: {axis.key: level(index, high)} for index in most}
