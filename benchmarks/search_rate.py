@@ -93,7 +93,7 @@ systems = ["hgx-a100-80gb"]
 [[hardware.price]]
 system = "hgx-a100-80gb"
 market = "on-demand"
-per_chip_hour = 2.0
+per_chip_hour = "$2/h"
 [[workload]]
 name = "train"
 stage = "pretraining"

@@ -249,15 +249,13 @@ def _write_residuals(steps: Steps, other: Array, path: Path) -> int:
     found: list[list[str]] = []
     classes = [classes_of(row.case, steps.catalog) for row in steps.rows]
     scored = steps.usable | np.array([sparse(row.case.model) for row in steps.rows])
-    for fold in ("", *FOLDS):
-        side = np.ones(other.size, bool) if not fold else steps.even == (fold == "even")
-        side &= np.isfinite(other) & scored
-        for name in sorted({name for one in classes for name in one}):
-            at = np.flatnonzero(side & np.array([name in one for one in classes]))
-            if at.size >= LEAST_ROWS:
-                low, high = residual_quantiles(_outcomes(steps, other, at))
-                figures = [f"{low:.4f}", f"{high:.4f}", str(at.size), SOURCE]
-                found.append([stage_of("training"), "step_time", name, fold, *figures])
+    for name in sorted({name for one in classes for name in one}):
+        at = np.flatnonzero(scored & np.isfinite(other) & np.array([name in one for one in classes]))
+        if at.size >= LEAST_ROWS:
+            low, high = residual_quantiles(_outcomes(steps, other, at))
+            found.append(
+                [stage_of("training"), "step_time", name, "", f"{low:.4f}", f"{high:.4f}", str(at.size), SOURCE]
+            )
     aside = path.with_suffix(".new")
     with aside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

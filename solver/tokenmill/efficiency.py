@@ -77,9 +77,9 @@ def residual_classes(catalog: Catalog, chip_id: str, sparse: bool, engine: str =
     return (f"{near} {engine}", near, residual_class(catalog, chip_id, sparse))
 
 
-def quantiles_of(stage: str, figure: str, classes: Iterable[str], fold: str = "") -> tuple[float, float] | None:
+def quantiles_of(stage: str, figure: str, classes: Iterable[str]) -> tuple[float, float] | None:
     """Return the quantiles of the narrowest class that has any."""
-    return next((known for name in classes if (known := residuals().get((stage, figure, name, fold)))), None)
+    return next((known for name in classes if (known := residuals().get((stage, figure, name, "")))), None)
 
 
 def intervals(

@@ -26,6 +26,7 @@ EVALUATORS: dict[str, str] = {
     "bloom_layout_sweep": "tokenmill.validate_steps",
     "vtrain_a100": "tokenmill.validate_steps",
     "simumax_b200": "tokenmill.validate_steps",
+    "finetune_memory": "tokenmill.validate_memory",
     "rl_posttraining": "tokenmill.validate_runs",
     "edge": "tokenmill.validate_devices",
     "inferencemax": "tokenmill.validate_serving",
@@ -212,7 +213,11 @@ def residual_quantiles(outcomes: Iterable[Outcome], share: float = 0.8) -> tuple
 
     Of n outcomes the k-th leaves k/(n + 1) below it (split conformal prediction), so few of them make the range wider.
     """
-    logs = [log(o.measured / o.predicted) for o in outcomes if o.measured]
-    upper = min(1.0, (1 + share) / 2 * (len(logs) + 1) / len(logs))
+    return log_quantiles(np.array([log(o.measured / o.predicted) for o in outcomes if o.measured]), share)
+
+
+def log_quantiles(logs: Array, share: float = 0.8) -> tuple[float, float]:
+    """Return the quantiles of `logs` between which `share` of further ones lie; see `residual_quantiles`."""
+    upper = min(1.0, (1 + share) / 2 * (logs.size + 1) / logs.size)
     low, high = np.quantile(logs, [1 - upper, upper])
     return float(low), float(high)

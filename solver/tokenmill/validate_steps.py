@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from math import exp
+from math import exp, log
 from statistics import median
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tokenmill import data
-from tokenmill.calibration_training import FOLDS, SYMBOLS, fold_table, leaves
+from tokenmill.calibration_training import FOLDS, LEAST_ROWS, SYMBOLS, fold_table, leaves
 from tokenmill.catalog import Catalog, load_catalog
-from tokenmill.efficiency import quantiles_of, residual_classes
-from tokenmill.validate import Evaluation, Outcome, fitted_half
+from tokenmill.efficiency import residual_classes
+from tokenmill.validate import Evaluation, Outcome, fitted_half, log_quantiles
 from tokenmill.validate_cases import Case, Prediction, Predictor, engine_of
 from tokenmill.validate_training import KERNELS_ALONE, READERS, Measured, measured, read_rows, sparse
 from tokenmill_models import training_leaves as leaf
@@ -124,9 +127,31 @@ def classes_of(case: Case, catalog: Catalog) -> tuple[str, ...]:
     return residual_classes(catalog, catalog.system(case.system).chip, sparse(case.model), engine_of(case))
 
 
+@cache
+def left_out_residuals() -> Mapping[str, tuple[NDArray[np.str_], NDArray[np.float64]]]:
+    """Return groups and log(measured/predicted) of all measured steps by class of residuals, each predicted without its half."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for pair in (pair for name in READERS for pair in pairs(name)[0]):
+        time = pair.row.values.get("step_time")
+        if pair.predicted is None or time is None or not (pair.row.fit or sparse(pair.row.case.model)):
+            continue
+        one = (pair.row.case.group, log(time / pair.predicted.figures["step_time"]))
+        for name in classes_of(pair.row.case, load_catalog()):
+            found.setdefault(name, []).append(one)
+    return {name: (np.array([g for g, _ in one]), np.array([x for _, x in one])) for name, one in found.items()}
+
+
 def interval(pair: Pair, figure: str, predicted: float) -> tuple[float, float] | None:
-    """Return the 80% interval of a figure from the residuals of the other half, None where none are known."""
-    case = pair.row.case
-    fit = FOLDS[1 - FOLDS.index(pair.fold)]
-    quantiles = quantiles_of(case.stage, figure, classes_of(case, load_catalog()), fit)
-    return None if quantiles is None else (predicted * exp(quantiles[0]), predicted * exp(quantiles[1]))
+    """Return the 80% interval of a step time from the residuals of other groups, None where none are known.
+
+    They are of the narrowest class that has `LEAST_ROWS` of them.
+    """
+    if figure != "step_time":
+        return None
+    for name in classes_of(pair.row.case, load_catalog()):
+        groups, logs = left_out_residuals().get(name, (np.array([], str), np.array([])))
+        others = logs[groups != pair.row.case.group]
+        if others.size >= LEAST_ROWS:
+            low, high = log_quantiles(others)
+            return predicted * exp(low), predicted * exp(high)
+    return None

@@ -112,3 +112,22 @@ def test_held_layouts_predict_what_the_best_of_all_does() -> None:
     held = predictor.held({})
     assert held.predict() == predictor.predict()
     assert sum(batch.cases.size for batch in held.batches) == len(rows)
+
+
+def test_an_interval_leaves_its_own_group_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve residuals of the row's own group are far off, twelve of others lie between 0 and 0.11."""
+    import numpy as np
+
+    from tokenmill import validate_steps
+    from tokenmill.catalog import load_catalog
+
+    row = next(row for row in measured("simumax_b200")[0] if row.case.row == "SM0002")
+    narrow, *_ = validate_steps.classes_of(row.case, load_catalog())
+    groups = np.array([row.case.group] * 12 + ["another"] * 12)
+    logs = np.array([5.0] * 12 + [i / 100 for i in range(12)])
+    monkeypatch.setattr(validate_steps, "left_out_residuals", lambda: {narrow: (groups, logs)})
+    found = validate_steps.interval(validate_steps.Pair(row, None), "step_time", 2.0)
+    assert found is not None
+    assert found[0] >= 2.0
+    assert found[1] <= 2.0 * np.exp(0.11)
+    assert validate_steps.interval(validate_steps.Pair(row, None), "memory.allocated", 2.0) is None
