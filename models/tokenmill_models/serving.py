@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tokenmill_models import inference_leaves as leaf
+from tokenmill_models import serving_transfer
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.serving_axes import AXES
 from tokenmill_models.serving_inputs import INPUTS
@@ -23,7 +24,7 @@ STAGE = register_stage(
     StageModel(
         name="serving",
         doc="Answer requests within limits on time to first token and time per output token.",
-        inputs=INPUTS,
+        inputs=(*INPUTS, *serving_transfer.INPUTS),
         roles=roles,
         routes=(
             Route("mixed", ("mixed",), {"engine.disaggregated": (False,)}),

@@ -26,6 +26,7 @@ from tokenmill_models.serving_figures import (
     pool_ports,
 )
 from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
+from tokenmill_models.serving_transfer import TRANSFER, hidden_rule, transfer_delay
 from tokenmill_models.speculation import checked, draft_time, kept, with_draft
 from tokenmill_models.stage import Role, Rule
 
@@ -48,10 +49,12 @@ def decode_role(arch: Architecture) -> Role:
     slots = maximum(1, memory.max_batch)
     wait = define_wait(graph, "slot", leaf.batch / slots, slots, hold, leaf.arrival_cv**2, leaf.output_cv**2)
     open_loop = 1 - request.closed
+    sent = transfer_delay(graph, arch)
     tpot = {
         word: graph.let(
-            f"tpot_{word}", "s", f"{word} time per output token", step / kept(graph) + open_loop * symbol / request.answer, source=DISTSERVE,
-            assumes=("the wait for a slot is spread over the answer", "the transfer of the KV cache is not counted"),
+            f"tpot_{word}", "s", f"{word} time per output token",
+            step / kept(graph) + (open_loop * symbol + sent[word]) / request.answer, source=DISTSERVE,
+            assumes=("the transfer of the KV cache and the wait for a slot are spread over the answer",),
         )
         for word, symbol in wait.items()
     }  # fmt: skip
@@ -59,7 +62,7 @@ def decode_role(arch: Architecture) -> Role:
         word: maximum(0, leaf.output_percentiles[word] - 1) * step / kept(graph) for word in ONE_PERCENTILE
     }
     waits = {word: open_loop * symbol for word, symbol in wait.items()}
-    written = combine(graph, "written", "time from first to last token", [waits, answer], sp.Integer(0))
+    written = combine(graph, "written", "time from first to last token", [waits, sent, answer], sp.Integer(0))
     rate = graph.let(
         "rate", "1/s", "requests a second that a replica sustains",
         request.active_groups * request.group_batch / (request.steps * step),
@@ -67,7 +70,11 @@ def decode_role(arch: Architecture) -> Role:
     mean = Average(plain.time, plain.flops, plain.model_flops, plain.bytes, plain.shares)
     figures = define_figures(graph, mean, rate * leaf.output_tokens, memory)
     ports = pool_ports(graph, request, rate, figures)
-    figures |= {"step_time": step, "batch": leaf.batch} | flat("tpot", tpot) | flat("answer", written)
+    figures |= (
+        {"step_time": step, "batch": leaf.batch, "kv_transfer": sent["mean"]}
+        | flat("tpot", tpot)
+        | flat("answer", written)
+    )
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (
         *layout_rules(arch), *memory_rules(graph, memory, leaf.batch, longest), *limit_rules("tpot", tpot),
@@ -79,7 +86,7 @@ def decode_role(arch: Architecture) -> Role:
         pool_axes(arch, "speculative", "batch"),
         graph,
         rules,
-        GROUPS,
+        (*GROUPS, TRANSFER),
         ports,
         figures,
         define_shares(graph, mean),
@@ -156,6 +163,9 @@ def _assemble_prefill(
     figures |= {"step_time": step, "utilisation": busy} | flat("ttft", ttft)
     figures["batch"] = graph.let("batch", "1", "prompts that a replica computes at once", leaf.groups)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
-    rules = (*layout_rules(arch), *memory_rules(graph, memory, leaf.groups, longest), *limit_rules("ttft", ttft))
+    rules = (
+        *layout_rules(arch), *memory_rules(graph, memory, leaf.groups, longest), *limit_rules("ttft", ttft),
+        hidden_rule(graph, arch, occupied),
+    )  # fmt: skip
     axes = pool_axes(arch, "speculative", "chunk", "utilisation")
-    return Role("prefill", "pool", axes, graph, rules, GROUPS, ports, figures, shares)
+    return Role("prefill", "pool", axes, graph, rules, (*GROUPS, TRANSFER), ports, figures, shares)
