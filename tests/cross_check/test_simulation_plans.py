@@ -11,6 +11,7 @@ from tokenmill.api import solve
 from tokenmill.reading import load_problem
 from tokenmill.simulate import Options, simulate
 from tokenmill.simulate_load import generated, planned_rate
+from tokenmill.simulate_verify import marks_of
 
 TEXT = """
 objective = {{ minimise = "cost" }}
@@ -61,35 +62,40 @@ def drawn_plan(seed: int):
 
 
 @cache
-def errors(seed: int) -> dict[str, float]:
-    """Formula over simulation, less one, by figure."""
+def compared(seed: int):
+    """Formula over simulation, less one, by figure; and the figures that `verify` marks."""
     plan = drawn_plan(seed)
     (pool,) = plan.workloads["chat"].pools
     lasts = planned_rate(plan, "chat") * pool.predicted["e2e"]["mean"]
     load = generated(plan, "chat", int(np.clip(lasts * LIFETIMES, 4000, 60_000)), seed=seed)
     report = simulate(plan, load, options=Options(warm=0.2))
     simulated = {"ttft": report.ttft, "tpot": report.tpot, "e2e": report.e2e}
-    return {
+    found = {
         f"{name}.{word}": pool.predicted[name][word] / values[word] - 1
         for name, values in simulated.items()
         for word in ("mean", "p50", "p95")
     }
+    return found, " ".join(marks_of(plan, report))
 
 
 @pytest.mark.parametrize("seed", [3, 8])
 def test_mean_step_and_whole_request_agree(seed):
-    found = errors(seed)
+    found, _ = compared(seed)
     assert abs(found["tpot.mean"]) < 0.15
     assert abs(found["e2e.mean"]) < 0.15
 
 
 @pytest.mark.slow
 def test_twenty_plans():
-    """Means of tokens and requests agree; the time to first token is reported, and marked by `verify` where it is off."""
-    rows = [errors(seed) for seed in range(20)]
-    middle = {name: float(np.median([abs(row[name]) for row in rows])) for name in rows[0]}
-    for name, value in middle.items():
-        print(f"{name}: median error {value:.1%}, worst {max(abs(row[name]) for row in rows):.1%}")
-    for name in ("tpot.mean", "e2e.mean", "tpot.p50", "e2e.p50", "e2e.p95"):
-        assert middle[name] < 0.1, name
-    assert middle["ttft.mean"] < 0.25
+    """Percentiles agree within 10% on 17 plans of 20 at least; the others are marked by `verify`."""
+    plans = [compared(seed) for seed in range(20)]
+    for name in plans[0][0]:
+        off = np.array([abs(found[name]) for found, _ in plans])
+        print(
+            f"{name}: median error {np.median(off):.1%}, worst {off.max():.1%}, within 10%: {(off <= 0.1).sum()} of 20"
+        )
+        assert np.median(off) < 0.05, name
+        assert (off <= 0.1).sum() >= 17, name
+    for found, marks in plans:
+        for name, error in found.items():
+            assert abs(error) <= 0.1 or name.endswith("mean") or name in marks
