@@ -16,7 +16,7 @@ LONGEST = Source(
     "median of the largest of n: the quantile 2^(-1/n); normal quantile by Abramowitz and Stegun 1964, 26.2.23",
     ("its error is below 4.5e-4",),
 )
-SHARES = (0.0, 0.25, 0.5, 0.75, 0.95)
+SHARES = (0.0, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Shares of answers that have ended where a slice of token indices begins; the last slice ends with the longest answer."""
 _SERIES = tuple(
     constant(f"normal_{name}", value, "1", "coefficient of the normal quantile, Abramowitz and Stegun 26.2.23")
