@@ -3,7 +3,7 @@
     python benchmarks/fleet.py [name ...]
 
 `mix`: 60 buckets of request sizes over 8 kinds of accelerators at 200 requests/s. The others: pools over periods, slices and
-sites, bought and rented, with power walls; rates and prices are drawn with a seed. From `two-years-flows` on systems are reserved for a year or three, prompts are read
+sites, bought and rented, with power walls; rates and prices are drawn with a seed. From `two-years-flows` on systems are reserved for a year or rented, prompts are read
 and answers written by pools of their own, coupled by KV flows over links between sites, in replicas that do not nest in
 a domain; `large`: of 8 to 72 chips, a few of each.
 """
@@ -147,12 +147,10 @@ def _offers(size: Size, price: dict[str, float]) -> list[Offer]:
     offers = []
     for system in price:
         hour = price[system] * size.domain
-        if size.split:
-            offers.append(Offer(system, "reserve-1", "reserve", hour * 0.8, commitment=YEAR, **shape))
-            offers.append(Offer(system, "reserve-3", "reserve", hour * 0.6, commitment=3 * YEAR, **shape))
-            continue
         offers.append(Offer(system, "on-demand", "rent", hour, **shape))
-        if size.periods > 1:
+        if size.split:
+            offers.append(Offer(system, "reserve", "reserve", hour * 0.7, commitment=YEAR, **shape))
+        elif size.periods > 1:
             offers.append(Offer(system, "buy", "buy", hour * 8760 * 1.6, **shape))
     return offers
 

@@ -12,7 +12,7 @@ from tokenmill.candidates.columns import Column, CouplingEnd, CouplingUse, Opera
 from tokenmill.milp import solve as solving
 from tokenmill.milp.eliminate import eliminated
 from tokenmill.milp.formulation import formulate, solve_programme
-from tokenmill.milp.highs import solve_arrays
+from tokenmill.milp.highs import Outcome, solve_arrays
 from tokenmill.milp.large import Fleet, holds, lagrangian, solve_large
 from tokenmill.milp.narrow import fleet_of, relaxed
 from tokenmill.milp.objective import objective
@@ -153,6 +153,18 @@ def test_a_plan_of_parts_holds_and_stands_between_bound_and_best(seed):
     assert found.objective >= best.bound * (1 - 1e-9)
     assert found.objective == pytest.approx(float(arrays.cost @ found.values) + arrays.offset)
     assert found.gap == pytest.approx((found.objective - found.bound) / found.objective)
+
+
+def test_the_better_plan_and_the_better_bound_go_together():
+    # 110 proven down to 90, and 100 proven down to 80: 100 proven down to 90, a gap of a tenth
+    made = [Outcome("feasible", np.array([n]), cost, bound, None, "time", 1.0) for n, cost, bound in ((1.0, 110.0, 90.0), (2.0, 100.0, 80.0))]  # fmt: skip
+    best = solving._better(*made, 0.05)
+    assert (best.status, best.objective, best.bound, best.gap) == ("feasible", 100.0, 90.0, pytest.approx(0.1))
+    assert best.values is not None
+    assert best.values[0] == 2.0
+    assert solving._better(*made, 0.1 + 1e-9).status == "optimal"
+    lost = Outcome("unknown", None, None, None, None, "time", 1.0)
+    assert solving._better(made[0], lost, 0.05).objective == 110.0
 
 
 def test_a_plan_of_parts_passes_the_audit(monkeypatch):

@@ -25,8 +25,8 @@ from tokenmill.milp.scaling import Scaled, scale
 FEW = 20  # columns of a class at a moment that are looked at first, beside those that a part alone takes
 ROUNDS = 6  # of adding columns
 ROUNDED_UP = (0.0, 0.999, 0.5)  # what is added to commitments before they are rounded down, in turn
-NEAR = 0.1  # share of the gap asked that the relaxation and its bound may be apart
-INNER = 0.1  # share of the gap asked that each part may leave
+NEAR = 0.15  # share of the gap asked that the relaxation and its bound may be apart
+INNER = 0.25  # share of the gap asked that each part may leave
 LEAST = 1e-7
 ROUNDING = 1e-6
 

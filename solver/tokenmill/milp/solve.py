@@ -240,13 +240,33 @@ def _minimise(
     if wish.solver == "cbc":
         return solve_cbc(build.programme, expression, time_limit=clock.left(), gap=wish.gap)
     arrays = build.programme.arrays(expression)
+    large = None
     if len(build.programme) > LARGE and start is None and not build.variables.taken:
         large = solve_large(arrays, fleet_of(build), gap=wish.gap, time_limit=clock.left(), threads=wish.threads)
-        if large is not None:
+        if large is not None and (large.status == "optimal" or clock.left() == 0.0 or stop_is_asked()):
             return large
-    return solve_narrowed(
+        start = None if large is None else large.values
+    whole = solve_narrowed(
         arrays, systems_of(build), time_limit=clock.left(), gap=wish.gap, threads=wish.threads, start=start
     )
+    return whole if large is None else _better(large, whole, wish.gap)
+
+
+def _better(one: Outcome, other: Outcome, gap: float) -> Outcome:
+    """Return the better plan of two outcomes of one programme, with the better of their bounds."""
+    plans = [each for each in (one, other) if each.objective is not None]
+    best = min(plans, key=lambda each: each.objective or 0.0)
+    if best.objective is None:
+        return best
+    bound = max((each.bound for each in (one, other) if each.bound is not None), default=None)
+    if bound is None:
+        return best
+    proven = max(0.0, best.objective - bound) / max(abs(best.objective), 1e-12)
+    within = proven <= gap
+    return replace(
+        best, status="optimal" if within else "feasible", bound=min(bound, best.objective), gap=proven,
+        limit=None if within else other.limit or best.limit,
+    )  # fmt: skip
 
 
 def _padded(values: NDArray[np.float64], build: Build) -> NDArray[np.float64]:
