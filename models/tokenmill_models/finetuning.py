@@ -16,6 +16,7 @@ from tokenmill_models.roofline import FLOP_PER_MAC, W, eta_F, eta_W
 from tokenmill_models.stage import Axis, Input, Role, StageModel, register_stage
 from tokenmill_models.symbols import constant, declare
 from tokenmill_models.training import Passes, full_passes
+from tokenmill_models.training_activations import Inputs
 from tokenmill_models.training_layout import AXES
 from tokenmill_models.training_memory import Recipe
 from tokenmill_models.training_run import RUN_INPUTS, Job, trained, training_role
@@ -120,9 +121,10 @@ def _job(arch: Architecture, graph: Graph, rows: sp.Expr) -> Job:
         "unpack_time", "s", "turning a mean layer's 4-bit weights into 16 bits, forward, backward and again, for a micro-batch",
         four_bit * (2 + again) * _layer_weights(graph, arch) * (BYTES_NF4 + leaf.BYTES_16) / (W * eta_W), source=QLORA,
     )  # fmt: skip
-    states = leaf.bytes_weights + leaf.bytes_optimizer
+    states = leaf.bytes_weights + leaf.bytes_states
     saved = (full * arch_leaf("parameters.total") + total) * states
-    recipe = Recipe(full, (layer, ends), _base_bytes(leaf.bytes_weights), _base_bytes(leaf.bytes_experts))
+    recipe = Recipe(full, (layer, ends), _base_bytes(leaf.bytes_weights), _base_bytes(leaf.bytes_experts),
+                    inputs=Inputs(lambda matrix: full + adapters * _adapted(matrix), four_bit * leaf.kept_inputs))  # fmt: skip
     tokens = graph.let("passed_tokens", "1", "tokens that the run passes over", leaf.tokens * epochs)
     return Job(tokens, tokens, passes, recipe, low_rank + unpacked, saved)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import sympy as sp
 
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import LayerKind, Matrix
-from tokenmill_models.formula import Graph, Source
-from tokenmill_models.operations_parts import ZERO, Part, arch_leaf, shard_inputs, shard_outputs
+from tokenmill_models.formula import Graph, Source, maximum
+from tokenmill_models.operations_parts import ONE, ZERO, Part, arch_leaf, shard_inputs, shard_outputs
 
 KORTHIKANTI = Source(
     "Korthikanti et al. 2022, arXiv:2205.05198, section 4, tensor by tensor",
@@ -42,12 +43,37 @@ class Saved:
         return Saved(self.kept * factor, self.light * factor, self.gate * factor)
 
 
-def _norms(kind: LayerKind) -> Saved:
-    """A part of a layer (mixer, MLP) keeps the input of its norm, the normed input, a mask of dropout."""
-    parts = int(kind.mixer.kind != "none") + int(kind.mlp.kind != "none")
-    width = parts * arch_leaf("hidden") / leaf.vector_split
-    normed = width * leaf.bytes_operand
-    return Saved(width * (leaf.bytes_residual + leaf.dropout * leaf.BYTES_MASK) + normed, normed)
+Needed = Callable[[Matrix], sp.Expr]
+"""1 where a product keeps its input for the gradient of its weights or of an adapter, 0 where nothing of it is trained."""
+
+
+def trained(matrix: Matrix) -> sp.Expr:
+    """Every product keeps its input: all weights are trained."""
+    return ONE
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Which products keep their input (`needed`), and 16-bit `copies` that every product keeps of it besides [1]."""
+
+    needed: Needed = trained
+    copies: sp.Expr = ZERO
+
+
+ALL_TRAINED = Inputs()
+
+
+def _norms(kind: LayerKind, needed: Needed) -> Saved:
+    """A part of a layer (mixer, MLP) keeps the input of its norm, the normed input where a product needs it, a mask of dropout."""
+    width = arch_leaf("hidden") / leaf.vector_split
+    saved = Saved(ZERO)
+    for part in (kind.mixer, kind.mlp):
+        if part.kind == "none":
+            continue
+        readers = [m for m in (*part.matrices, *getattr(part, "expert", ())) if m.split != "row"]
+        normed = width * leaf.bytes_operand * maximum(*(needed(m) for m in readers))
+        saved += Saved(width * (leaf.bytes_residual + leaf.dropout * leaf.BYTES_MASK) + normed, normed)
+    return saved
 
 
 def _mixer(kind: LayerKind, path: str) -> Saved:
@@ -61,8 +87,10 @@ def _mixer(kind: LayerKind, path: str) -> Saved:
     return saved
 
 
-def _mlp(matrices: tuple[Matrix, ...], path: str, t: sp.Expr) -> Saved:
-    """Outputs of the products before the activation function, and what it hands on: a gate rebuilds that from the former."""
+def _mlp(matrices: tuple[Matrix, ...], path: str, t: sp.Expr, needed: Needed) -> Saved:
+    """Outputs of the products before the activation function, and what it hands on: a gate rebuilds that from the former, and keeps
+    one of its factors where nothing behind it is trained.
+    """
     gated = any(m.name == "gate" for m in matrices)
     saved = Saved(ZERO)
     for matrix in matrices:
@@ -71,12 +99,12 @@ def _mlp(matrices: tuple[Matrix, ...], path: str, t: sp.Expr) -> Saved:
             saved += Saved(shard_outputs(part, t) * leaf.bytes_activations)
             continue
         size = shard_inputs(part, t) * leaf.bytes_operand
-        saved += Saved(size, size, size) if gated else Saved(size)
+        saved += Saved(size, size, size) if gated else Saved(size * needed(matrix))
     return saved
 
 
 def layer_activations(
-    graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr
+    graph: Graph, label: str, kind: LayerKind, path: str, rows: sp.Expr, inputs: Inputs = ALL_TRAINED
 ) -> tuple[sp.Symbol, sp.Symbol, sp.Expr]:
     """Define the bytes of one layer that wait for the backward pass of one micro-batch [B]: all, what selective rebuilds, and
     the products of gated activations, which their own backward kernel can rebuild from what it reads.
@@ -84,24 +112,38 @@ def layer_activations(
     `rows`: tokens on a tensor group. Kept are the inputs of norms, products and activation functions, dropout masks, and a
     score matrix where there is no flash attention.
     """
-    saved = _norms(kind) + _mixer(kind, path) + _mlp(kind.mlp.matrices, f"{path}.mlp.matrices", leaf.tp)
+    saved = _norms(kind, inputs.needed) + _mixer(kind, path)
+    saved += _mlp(kind.mlp.matrices, f"{path}.mlp.matrices", leaf.tp, inputs.needed)
     if kind.mlp.expert:
         load = arch_leaf(f"{path}.mlp.active") * leaf.expert_tp / leaf.tp * leaf.expert_load
         sent = Saved(arch_leaf(f"{path}.mlp.expert.{kind.mlp.expert[0].name}.inputs") * leaf.bytes_operand)
-        saved += (sent + _mlp(kind.mlp.expert, f"{path}.mlp.expert", leaf.expert_tp)).times(load)
+        saved += (sent + _mlp(kind.mlp.expert, f"{path}.mlp.expert", leaf.expert_tp, inputs.needed)).times(load)
     core = _core(kind, path)
+    copies = ZERO if inputs.copies == ZERO else inputs.copies * _inputs(kind, path) * leaf.BYTES_16
     light = saved.light if rebuilds(kind) else ZERO
     return (
         graph.let(
-            f"saved_{label}", "B", f"activations of layer {label} kept for a micro-batch", rows * (saved.kept + core),
+            f"saved_{label}", "B", f"activations of layer {label} kept for a micro-batch", rows * (leaf.saved_share * saved.kept + core + copies),
             source=KORTHIKANTI,
         ),
         graph.let(
             f"rebuilt_{label}", "B", f"activations of layer {label} that selective recomputation rebuilds",
-            rows * ((1 - leaf.flash) * core + light), source=KORTHIKANTI,
+            rows * ((1 - leaf.flash) * core + leaf.saved_share * light), source=KORTHIKANTI,
         ),
-        rows * saved.gate,
+        rows * leaf.saved_share * saved.gate,
     )  # fmt: skip
+
+
+def _inputs(kind: LayerKind, path: str) -> sp.Expr:
+    """Elements a token that the products of a layer read: each its own, those of the routed experts that a token visits too."""
+    parts = [Part(m, f"{path}.mixer.matrices.{m.name}") for m in kind.mixer.matrices]
+    parts += [Part(m, f"{path}.mlp.matrices.{m.name}") for m in kind.mlp.matrices]
+    read = sp.Add(*(shard_inputs(part, leaf.tp) for part in parts))
+    if kind.mlp.expert:
+        load = arch_leaf(f"{path}.mlp.active") * leaf.expert_tp / leaf.tp * leaf.expert_load
+        one = [Part(m, f"{path}.mlp.expert.{m.name}") for m in kind.mlp.expert]
+        read += load * sp.Add(*(shard_inputs(part, leaf.expert_tp) for part in one))
+    return read
 
 
 def _core(kind: LayerKind, path: str) -> sp.Expr:
@@ -109,5 +151,5 @@ def _core(kind: LayerKind, path: str) -> sp.Expr:
     if not kind.mixer.heads:
         return ZERO
     heads = sp.ceiling(arch_leaf(f"{path}.mixer.heads") / leaf.tp)
-    scores = leaf.bytes_activations + leaf.dropout * (leaf.BYTES_MASK + leaf.bytes_activations)
+    scores = leaf.score_copies * leaf.bytes_activations + leaf.dropout * (leaf.BYTES_MASK + leaf.bytes_activations)
     return heads * ((1 - leaf.flash) * leaf.sequence * scores + leaf.flash * leaf.BYTES_32)

@@ -21,6 +21,7 @@ OPTIMIZERS: Mapping[str, float] = {
     "adam": 12.0,  # two 32-bit moments (Rajbhandari et al. 2020, ZeRO, section 3.1)
     "adam-bf16": 8.0,  # two 16-bit moments (DeepSeek-AI 2024, DeepSeek-V3, section 3.3.2)
     "adam-8bit": 6.0,  # two 8-bit moments (Dettmers et al. 2021, arXiv:2110.02861)
+    "adam-16bit": 4.0,  # two 16-bit moments and no master copy: all in bf16, as fine-tuning tools offer it
     "adafactor": 4.0,  # moments of rows and columns alone (Shazeer and Stern 2018, arXiv:1804.04235)
     "muon": 8.0,  # one 32-bit momentum (Liu et al. 2025, arXiv:2502.16982)
 }

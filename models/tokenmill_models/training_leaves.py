@@ -156,6 +156,19 @@ fragmentation = declare(
     origin="engine.fragmentation",
 )  # fmt: skip
 bucket = declare("engine_bucket", "B", "buffers of gradient and parameter exchange", origin="engine.bucket")
+saved_share = declare(
+    "engine_saved_share", "1", "activations that a framework keeps over those counted tensor by tensor", origin="engine.saved_share",
+    sign="positive",
+)  # fmt: skip
+loss_bytes = declare(
+    "engine_loss_bytes", "B", "bytes that the loss holds a logit: the logit, its gradient, copies of both", origin="engine.loss_bytes"
+)  # fmt: skip
+score_copies = declare(
+    "engine_score_copies", "1", "copies that attention without flash holds of its scores", origin="engine.score_copies", sign="positive"
+)  # fmt: skip
+kept_inputs = declare(
+    "engine_kept_inputs", "1", "copies in 16 bits that a product of 4-bit weights keeps of its input", origin="engine.kept_inputs"
+)  # fmt: skip
 
 layers = arch_leaf("layer_count")
 ranks = tp * pp * cp * dp
@@ -165,6 +178,9 @@ zero1 = minimum(zero, 1)
 zero2 = minimum(zero, 2) - zero1
 zero3 = minimum(zero, 3) - minimum(zero, 2)
 vector_split = ONE + sequence_parallel * (tp - 1)
+
+# what the optimiser keeps a parameter: weights of 32 bits are their own master copy
+bytes_states = bytes_optimizer - 2 * maximum(bytes_weights - BYTES_16, 0)
 
 # the residual stream, queries, keys and values stay in 16 bits at least; what a product reads is kept as it reads it
 bytes_residual = maximum(bytes_activations, BYTES_16)

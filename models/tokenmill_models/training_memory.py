@@ -10,9 +10,9 @@ from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.memory import ends_elements, expert_elements, first_mean, layer_elements, stage_mean
-from tokenmill_models.operations_parts import LOGIT_BYTES, ONE, ZERO, Part, arch_leaf, shard_outputs
+from tokenmill_models.operations_parts import ONE, ZERO, Part, arch_leaf, shard_outputs
 from tokenmill_models.roofline import M
-from tokenmill_models.training_activations import KORTHIKANTI, layer_activations
+from tokenmill_models.training_activations import ALL_TRAINED, KORTHIKANTI, Inputs, layer_activations
 
 GATE = Source(
     "definition",
@@ -89,7 +89,8 @@ class Recipe:
 
     `full`: 1 where the model's own parameters are trained, 0 where they are frozen; `adapters`: parameters of adapters of a mean layer
     on a rank and of those at the ends of the model [1]; `layer_bytes`, `expert_bytes`: bytes a weight of a layer's matrices and of
-    routed experts; `frozen_copies`: further copies of the weights that are only read (a reference model).
+    routed experts; `frozen_copies`: further copies of the weights that are only read (a reference model); `inputs`: what products
+    keep of their inputs.
     """
 
     full: sp.Expr = ONE
@@ -97,6 +98,7 @@ class Recipe:
     layer_bytes: sp.Expr = leaf.bytes_weights
     expert_bytes: sp.Expr = leaf.bytes_experts
     frozen_copies: sp.Expr = ZERO
+    inputs: Inputs = ALL_TRAINED
 
 
 EVERYTHING = Recipe()
@@ -114,7 +116,7 @@ def define_states(graph: Graph, arch: Architecture, rows: sp.Expr, m: sp.Expr, i
         "elements_layer", "1", "mean parameters of a layer of a stage, experts apart", stage_mean(arch, leaf.pp, dense)
     )
     layer_expert = stage_mean(arch, leaf.pp, expert)
-    kept = _kept(graph, arch, rows)
+    kept = _kept(graph, arch, rows, recipe.inputs)
     inside = Layer(layer_dense, layer_expert, kept.body, kept.gate)
     means = [first_mean(arch, leaf.pp, outer, values) for values in (dense, expert, kept.each, kept.gates)]
     first = inside if means[0] is None else Layer(
@@ -165,8 +167,8 @@ class Kept:
     again: sp.Expr
 
 
-def _kept(graph: Graph, arch: Architecture, rows: sp.Expr) -> Kept:
-    saved = [layer_activations(graph, str(i), kind, f"layers.{i}", rows) for i, kind in enumerate(arch.layers)]
+def _kept(graph: Graph, arch: Architecture, rows: sp.Expr, inputs: Inputs) -> Kept:
+    saved = [layer_activations(graph, str(i), kind, f"layers.{i}", rows, inputs) for i, kind in enumerate(arch.layers)]
     entry = rows * arch_leaf("hidden") * leaf.bytes_residual / leaf.vector_split
 
     def waiting(all_of: sp.Expr, rebuilt: sp.Expr) -> sp.Expr:
@@ -233,11 +235,11 @@ def _paired(own: Stage, other: Stage) -> Stage:
 
 
 def _logits(arch: Architecture) -> sp.Expr:
-    """Bytes a token of the head: its normed input, and logits with their gradient in 32 bits."""
+    """Bytes a token of the head: its normed input, and what the loss holds of the logits."""
     if arch.head is None:
         return ZERO
     width = shard_outputs(Part(arch.head, "head"), leaf.tp)
-    return 2 * width * LOGIT_BYTES + arch_leaf("hidden") * leaf.bytes_activations / leaf.vector_split
+    return width * leaf.loss_bytes + arch_leaf("hidden") * leaf.bytes_activations / leaf.vector_split
 
 
 def limit() -> sp.Expr:
@@ -310,11 +312,11 @@ def _rank(
     base = stage.dense * recipe.layer_bytes + stage.ends * leaf.bytes_weights
     weights = cuts[0] * ((1 + recipe.frozen_copies) * base + stage.adapters * leaf.bytes_weights)
     trained = recipe.full * own + stage.adapters
-    gradients, optimizer = cuts[1] * trained * leaf.bytes_gradients, cuts[2] * trained * leaf.bytes_optimizer
+    gradients, optimizer = cuts[1] * trained * leaf.bytes_gradients, cuts[2] * trained * leaf.bytes_states
     if routed:
         weights += expert_cuts[0] * (1 + recipe.frozen_copies) * stage.expert * recipe.expert_bytes
         gradients += expert_cuts[1] * recipe.full * stage.expert * leaf.bytes_gradients
-        optimizer += expert_cuts[2] * recipe.full * stage.expert * leaf.bytes_optimizer
+        optimizer += expert_cuts[2] * recipe.full * stage.expert * leaf.bytes_states
     parts = {"weights": copies * weights, "gradients": copies * gradients, "optimizer": optimizer}
     states = tuple(
         graph.let(f"{what}_{name}", "B", f"{what} of the {name} rank", held, source=ZERO_PAPER)

@@ -121,7 +121,7 @@ def training_role(arch: Architecture, job: Callable[[Graph, sp.Expr], Job], axes
     states, stages, again = define_states(graph, arch, rows, m, inner, outer, *sharing[1:], work.recipe)
     memory = define_memory(graph, states, stages, again, *sharing, work.recipe)
     step = define_step(graph, arch, states, work.passes, work.recipe, work.more)
-    whole = arch_leaf("parameters.total") * (leaf.bytes_weights + leaf.bytes_optimizer)
+    whole = arch_leaf("parameters.total") * (leaf.bytes_weights + leaf.bytes_states)
     run = define_run(graph, step.time, work.padded, whole if work.saved is None else work.saved)
     figures, ports = _figures(graph, step, memory, run, work)
     capacity = Rule("memory", memory.reserved, limit(), "capacity",

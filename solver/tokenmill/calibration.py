@@ -11,6 +11,7 @@ from tokenmill.calibration_experts import fit_experts
 from tokenmill.calibration_fit import write_constants
 from tokenmill.calibration_kernels import fit_kernels
 from tokenmill.calibration_links import calibrate_links
+from tokenmill.calibration_memory import calibrate_memory
 from tokenmill.calibration_serving import calibrate_serving
 from tokenmill.calibration_training import calibrate_training
 from tokenmill.catalog import load_catalog
@@ -26,7 +27,8 @@ def calibrate(into: Path | None = None) -> dict[str, Any]:
     write_constants(experts, folder / "experts.csv")
     links = calibrate_links(folder)
     trained = calibrate_training(folder)
+    memory = calibrate_memory(folder)
     devices = calibrate_devices(folder)
     engines = calibrate_serving(folder)
     single = {"kernels.csv": len(kernels), "experts.csv": len(experts)}
-    return {"tables": {**single, **links, **trained, **devices, **engines}, "folder": str(folder)}
+    return {"tables": {**single, **links, **trained, **memory, **devices, **engines}, "folder": str(folder)}

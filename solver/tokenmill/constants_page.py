@@ -21,6 +21,7 @@ TITLES = {
     "links.csv": "Links",
     "engines.csv": "Serving engines",
     "training.csv": "Training over single kernels",
+    "memory.csv": "Memory of tools of fine-tuning",
 }
 """Tables of the page, in its order. Constants of users' devices (devices.csv) are one set a device, and too many to print."""
 Row = Mapping[str, str]

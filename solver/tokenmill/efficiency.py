@@ -17,14 +17,14 @@ from tokenmill.catalog import Catalog, Figure
 GENERIC = "generic"
 ENGINE = ""
 """The chip of a fitted constant that belongs to frameworks of the generic class, whatever the chip."""
-TABLES = ("kernels.csv", "experts.csv", "links.csv", "training.csv", "devices.csv")
-"""Fitted constants below catalog/efficiency: of single kernels, of grouped products of experts, of exchanges, of training over single kernels, of devices of users."""
+TABLES = ("kernels.csv", "experts.csv", "links.csv", "training.csv", "memory.csv", "devices.csv")
+"""Fitted constants below catalog/efficiency: of single kernels, of grouped products of experts, of exchanges, of training over single kernels, of what frameworks hold of memory, of devices of users."""
 ACHIEVED = {"ring_share": "all_gather", "exchange_share": "alltoall"}
 """Shares of a link, and the collective whose achieved bandwidth stands for them where neither a chip nor a relative was fitted."""
 OF_LINKS = ("ring_", "switch_", "exchange_", "own_")
 """How constants of exchanges begin: chips with links of their own and cards on a host's lend them to their own kind alone."""
-RESIDUALS = ("residuals.csv", "engines_residuals.csv")
-"""Quantiles of measured over predicted on rows left out of the fits: of training, of serving engines."""
+RESIDUALS = ("residuals.csv", "engines_residuals.csv", "memory_residuals.csv")
+"""Quantiles of measured over predicted on rows left out of the fits: of training, of serving engines, of the memory of fine-tuning."""
 WIDE = "bf16"
 NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4", "fp16": "bf16"}
 """Formats without measured products, and the format whose kernels resemble theirs."""
@@ -109,7 +109,7 @@ def _engines() -> dict[str, dict[str, Any]]:
 @cache
 def kernel_constants() -> frozenset[str]:
     """Return the names of the fitted constants of chips."""
-    engine = {constant for chip, constant, _ in _fitted() if chip == ENGINE}
+    engine = {constant for chip, constant, _ in _fitted() if chip == ENGINE or chip in _engines()}
     of_engines = engine & set(_engines()[GENERIC])
     return frozenset(constant for _, constant, _ in _fitted()) - of_engines
 

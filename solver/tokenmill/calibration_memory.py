@@ -1,0 +1,188 @@
+"""Fits what frameworks hold of memory beside counted tensors: activations over the count, bytes a logit, inputs of 4-bit products, a reserve.
+
+The memory of a run is linear in all of them, so that each fit is a least-squares problem without start or bounds but zero.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenmill.calibration_fit import Array, Fitted, write_constants
+from tokenmill.efficiency import ENGINE, Table, engine_fields, engine_like, fitted_field
+from tokenmill.validate import fitted_half, log_quantiles
+from tokenmill.validate_cases import Batch, Case, engine_of
+from tokenmill_models import training_leaves as leaf
+
+FOLDS = ("even", "odd")
+FIGURE = "memory.total"
+FIGURES = (FIGURE, "memory.weights", "memory.gradients", "memory.optimizer")
+SOURCE = "fitted on measured/training/finetune_memory.csv"
+SYMBOLS = {
+    "saved_share": leaf.saved_share.name, "loss_bytes": leaf.loss_bytes.name, "kept_inputs": leaf.kept_inputs.name,
+    "score_copies": leaf.score_copies.name, "reserve_train": leaf.reserve.name,
+}  # fmt: skip
+UNITS = {"saved_share": "1", "loss_bytes": "B", "kept_inputs": "1", "score_copies": "1", "reserve_train": "B"}  # fmt: skip
+USUAL = {
+    "saved_share": (1.2, 0.4), "loss_bytes": (14.0, 6.0), "kept_inputs": (1.0, 0.5), "score_copies": (9.0, 3.0),
+    "reserve_train": (1e9, 1e9),
+}  # fmt: skip
+"""What a constant is without rows that tell it, and how far it may lie from that before the fit pays as for one row that misses by
+SPREAD: the weight of prior knowledge."""
+SPREAD = 0.05
+"""Relative error from which a row counts linearly."""
+LEAST_ROWS = 8
+"""Rows that a class of residuals has at least."""
+ROUNDS = 30
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row as a problem: its peak [B] (None: it did not run), whether it fitted, the memory of its device [B]."""
+
+    case: Case
+    bytes: float | None
+    fits: bool
+    capacity: float
+
+
+def fold_table(fold: str, folder: Path) -> Table:
+    """Return the constants that were fitted on one half of the groups (``even`` or ``odd``)."""
+    with (folder / f"memory_{fold}.csv").open(encoding="utf-8", newline="") as file:
+        return {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}
+
+
+def given(table: Table) -> Callable[[Batch], dict[str, float]]:
+    """Return the leaves that `table` sets for a batch: those of its engine, else of the generic class."""
+
+    def leaves(batch: Batch) -> dict[str, float]:
+        stated = engine_fields(batch.engine)
+        rows = {name: fitted_field(batch.engine, name, table) for name in SYMBOLS if name not in stated}
+        return {SYMBOLS[name]: float(row["value"]) for name, row in rows.items() if row}
+
+    return leaves
+
+
+@dataclass(frozen=True)
+class Memories:
+    """Rows that ran with their memory as base + terms @ constants [B] (terms in the order of SYMBOLS)."""
+
+    measured: Array
+    base: Array
+    terms: Array
+    engines: NDArray[np.str_]
+    even: NDArray[np.bool_]
+
+    def predict(self, constants: Mapping[str, Array]) -> Array:
+        """Return the memory of every row with the constants of its engine, or of the generic class."""
+        chosen = np.array(
+            [
+                next((constants[one] for one in (engine, engine_like(engine)) if one in constants), constants[ENGINE])
+                for engine in self.engines
+            ]
+        )
+        return np.asarray(self.base + (self.terms * chosen).sum(axis=1))
+
+
+@cache
+def memories() -> Memories:
+    """Return the measured rows with what each constant adds to them."""
+    from tokenmill.validate_memory import measured, predictor
+
+    rows, _ = measured()
+
+    def totals(values: Mapping[str, float]) -> list[float]:
+        def leaves(batch: Batch) -> dict[str, float]:
+            stated = engine_fields(batch.engine)
+            return {SYMBOLS[name]: values.get(name, 0.0) for name in SYMBOLS if name not in stated}
+
+        found = predictor().predict(leaves)
+        return [one.figures[FIGURE] if one else np.nan for one in found]
+
+    base = np.array(totals({}))
+    terms = np.array([totals({name: 1.0}) for name in SYMBOLS]).T - base[:, None]
+    keep = [i for i, row in enumerate(rows) if row.bytes is not None and np.isfinite(base[i])]
+    groups = [rows[i].case.group for i in keep]
+    return Memories(
+        np.array([rows[i].bytes for i in keep], float), base[keep], terms[keep],
+        np.array([engine_of(rows[i].case) for i in keep]), np.array([fitted_half(group) for group in groups]),
+    )  # fmt: skip
+
+
+def fit_half(found: Memories, part: NDArray[np.bool_]) -> dict[str, Array]:
+    """Return the constants by engine that fit the rows of `part` best, those of all its rows for the generic class."""
+    constants = {ENGINE: _solve(found, part)}
+    for engine in sorted(set(found.engines[part])):
+        constants[str(engine)] = _solve(found, part & (found.engines == engine))
+    return constants
+
+
+def _solve(found: Memories, part: NDArray[np.bool_]) -> Array:
+    """Return constants of zero or more with the least absolute relative error, by reweighted least squares."""
+    from scipy.optimize import nnls
+
+    usual, width = (np.array([USUAL[name][i] for name in SYMBOLS]) for i in (0, 1))
+    rows, wanted = found.terms[part], found.measured[part] - found.base[part]
+    weights = 1 / found.measured[part]
+    prior = np.diag(SPREAD / width)
+    solved = usual
+    for _ in range(ROUNDS):
+        left = np.abs(rows @ solved - wanted) / found.measured[part]
+        robust = weights / np.sqrt(np.maximum(left, SPREAD) / SPREAD)
+        system = np.vstack([rows * robust[:, None], prior])
+        scale = np.abs(system).max(axis=0)
+        solved = nnls(system / scale, np.concatenate([wanted * robust, prior @ usual]))[0] / scale
+    return np.asarray(solved)
+
+
+def calibrate_memory(folder: Path) -> dict[str, int]:
+    """Fit the constants on both halves and on all rows, write them and the residuals; return lines by table."""
+    found = memories()
+    halves = {"even": fit_half(found, found.even), "odd": fit_half(found, ~found.even)}
+    other = np.where(found.even, found.predict(halves["odd"]), found.predict(halves["even"]))
+    whole = fit_half(found, np.ones(found.even.size, bool))
+    counts = {}
+    for name, constants in (("memory", whole), *((f"memory_{fold}", one) for fold, one in halves.items())):
+        lines = [one for engine, values in constants.items() for one in _records(engine, values, found, other)]
+        if name == "memory":  # other stages keep the generic class as the data state it
+            lines = [one for one in lines if one.chip != ENGINE]
+        write_constants(lines, folder / f"{name}.csv")
+        counts[f"{name}.csv"] = len(lines)
+    return counts | {"memory_residuals.csv": _write_residuals(found, other, folder / "memory_residuals.csv")}
+
+
+def _records(engine: str, values: Array, found: Memories, other: Array) -> list[Fitted]:
+    at = np.ones(other.size, bool) if engine == ENGINE else found.engines == engine
+    errors = np.abs(other[at] / found.measured[at] - 1)
+    middle, high = (float(np.quantile(errors, share)) for share in (0.5, 0.9))
+    return [
+        Fitted(engine, name, "", float(value), UNITS[name], int(at.sum()), middle, high, SOURCE)
+        for name, value in zip(SYMBOLS, values, strict=True)
+    ]
+
+
+def _write_residuals(found: Memories, other: Array, path: Path) -> int:
+    """Write the quantiles of log(measured/predicted) on halves left out, by engine and over all ("")."""
+    from tokenmill.validate_cases import stage_of
+    from tokenmill.validate_memory import FILE
+
+    lines: list[list[Any]] = []
+    logs = np.log(found.measured / other)
+    for engine in ("", *sorted(set(found.engines))):
+        own = logs if not engine else logs[found.engines == engine]
+        if own.size >= LEAST_ROWS:
+            low, high = log_quantiles(own)
+            lines.append([stage_of(FILE), FIGURE, engine, "", f"{low:.4f}", f"{high:.4f}", own.size, SOURCE])
+    aside = path.with_suffix(".new")
+    with aside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([["stage", "figure", "evidence", "fold", "low", "high", "rows", "source"], *lines])
+    aside.replace(path)
+    return len(lines)
