@@ -165,12 +165,17 @@ class Tower:
     """An encoder beside the language model (vision, audio), with its projector.
 
     `matmul_parameters` multiply each patch; `tokens` is what one full-size image becomes, None where the size is free.
+    `merge` patches become one token (None: not known, or its output is no token); `attention`: width of attention times the
+    layers that attend to all patches, of which there are `span` at most (None: all of the image).
     """
 
     name: str
     parameters: int
     matmul_parameters: int = 0
     tokens: int | None = None
+    merge: int | None = None
+    attention: int = 0
+    span: int | None = None
 
 
 @dataclass(frozen=True)

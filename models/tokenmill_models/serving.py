@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tokenmill_models import inference_leaves as leaf
-from tokenmill_models import serving_transfer
+from tokenmill_models import serving_images, serving_transfer
 from tokenmill_models.architecture import Architecture
+from tokenmill_models.batch_inference import rewritten
 from tokenmill_models.serving_axes import AXES
 from tokenmill_models.serving_inputs import INPUTS
 from tokenmill_models.serving_mixed import mixed_role
@@ -20,12 +24,21 @@ def roles(arch: Architecture) -> tuple[Role, ...]:
     return (mixed_role(arch), prefill_role(arch), decode_role(arch))
 
 
+def _staffed(arch: Architecture, _: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Role, ...]:
+    if not serving_images.asked(arch, values):
+        return roles(arch)
+    stands = serving_images.longer_prompts(arch)
+    made = (mixed_role(arch, images=True), prefill_role(arch, images=True), decode_role(arch))
+    return tuple(rewritten(role, stands) for role in made)
+
+
 STAGE = register_stage(
     StageModel(
         name="serving",
         doc="Answer requests within limits on time to first token and time per output token.",
-        inputs=(*INPUTS, *serving_transfer.INPUTS),
+        inputs=(*INPUTS, *serving_images.INPUTS, *serving_transfer.INPUTS),
         roles=roles,
+        staffed=_staffed,
         routes=(
             Route("mixed", ("mixed",), {"engine.disaggregated": (False,)}),
             Route("split", ("prefill", "decode"), {"engine.disaggregated": (True,)}),

@@ -27,6 +27,7 @@ from tokenmill_models.serving_figures import (
     memory_rules,
     pool_ports,
 )
+from tokenmill_models.serving_images import with_images
 from tokenmill_models.serving_load import (
     Request,
     closed_loop,
@@ -89,8 +90,8 @@ class Steady:
     waits: tuple[dict[str, sp.Expr], ...]
 
 
-def mixed_role(arch: Architecture) -> Role:
-    """Return the mixed role for one architecture."""
+def mixed_role(arch: Architecture, images: bool = False) -> Role:
+    """Return the mixed role for one architecture; `images`: whether prompts bring images to encode."""
     graph = Graph()
     memory = define_memory(graph, arch, leaf.chunk, running_context(graph))
     running = graph.let(
@@ -115,6 +116,8 @@ def mixed_role(arch: Architecture) -> Role:
     drafting = draft_time(graph, request.group_batch, request.context)
     plain = with_draft(graph, run_pass(graph, "plain", arch, plain_shape, decoded), "plain", drafting)
     full = with_draft(graph, run_pass(graph, "full", arch, full_shape, decoded + prompts), "full", drafting)
+    if images:
+        full = with_images(graph, arch, full, "full", carried, request)
     steady = _steady(graph, request, budget, carried, plain, full)
     return _assemble(graph, arch, request, steady, plain, full, memory, running)
 

@@ -25,6 +25,7 @@ from tokenmill_models.serving_figures import (
     memory_rules,
     pool_ports,
 )
+from tokenmill_models.serving_images import with_images
 from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
 from tokenmill_models.serving_transfer import TRANSFER, hidden_rule, transfer_delay
 from tokenmill_models.speculation import checked, draft_time, kept, with_draft
@@ -105,12 +106,17 @@ def _whole_rules(written: dict[str, sp.Symbol]) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def prefill_role(arch: Architecture) -> Role:
-    """Return the prefill role for one architecture: each group computes one prompt after another, in passes of a chunk."""
+def prefill_role(arch: Architecture, images: bool = False) -> Role:
+    """Return the prefill role for one architecture: each group computes one prompt after another, in passes of a chunk.
+
+    `images`: whether prompts bring images to encode.
+    """
     graph = Graph()
     request = define_request(graph, leaf.groups)
     carried = graph.let("prefill_carried", "1", "prompt tokens of a pass", minimum(leaf.chunk, request.computed))
     one = run_pass(graph, "prompt", arch, prefill_shape(carried, sp.Integer(1), request.prompt_keys), sp.Integer(1))
+    if images:
+        one = with_images(graph, arch, one, "prompt", carried, request)
     memory = define_memory(graph, arch, leaf.chunk, leaf.input_tokens)
     # A pipeline takes the next prompt as soon as its first stage is free: places to serve are the attention groups.
     occupied = graph.let(

@@ -40,6 +40,13 @@ class Vit:
         biases = 4 * h * self.attention_bias + ((2 if self.gated else 1) * self.width + h) * self.mlp_bias
         return self.matrices + self.layers * (biases + 2 * self.norm)
 
+    def tower(
+        self, parameters: int, merge: int, tokens: int | None = None, whole: int | None = None, span: int | None = None
+    ) -> Tower:
+        """Return the encoder with its projector; `whole`: layers that attend to all patches (all of them unless given)."""
+        attention = self.hidden * (self.layers if whole is None else whole)
+        return Tower("vision", parameters, self.matrices, tokens, merge, attention, span)
+
 
 def _linear(inputs: int, outputs: int, bias: bool = True) -> int:
     return inputs * outputs + (outputs if bias else 0)
@@ -56,7 +63,7 @@ def _qwen2_vl(v: Config, text_hidden: int) -> list[Tower]:
     patch *= v.count("patch_size", "spatial_patch_size", default=14) ** 2
     vit = Vit(h, int(v.number("mlp_ratio", 4) * h), v.count("depth"), patch)
     project = _merger(h, h * merge**2, v.count("hidden_size", default=text_hidden), 2 * h)
-    return [Tower("vision", vit.parameters + project, vit.matrices)]
+    return [vit.tower(vit.parameters + project, merge**2)]
 
 
 def _qwen25_vl(v: Config, text_hidden: int) -> list[Tower]:
@@ -64,7 +71,9 @@ def _qwen25_vl(v: Config, text_hidden: int) -> list[Tower]:
     patch = 3 * v.count("temporal_patch_size", default=2) * v.count("patch_size", "spatial_patch_size", default=14) ** 2
     vit = Vit(h, v.count("intermediate_size"), v.count("depth"), patch, gated=True, layer_norm=False)
     project = _merger(h, h * merge**2, v.count("out_hidden_size", default=text_hidden), h)
-    return [Tower("vision", vit.parameters + project, vit.matrices)]
+    # the other layers attend within windows of few patches
+    whole = len(v.numbers("fullatt_block_indexes") or [7, 15, 23, 31])
+    return [vit.tower(vit.parameters + project, merge**2, whole=whole)]
 
 
 def _qwen3_vl(v: Config, text_hidden: int) -> list[Tower]:
@@ -77,7 +86,7 @@ def _qwen3_vl(v: Config, text_hidden: int) -> list[Tower]:
     # features of some inner layers have projectors of their own, their norm after the merge
     project += len(v.numbers("deepstack_visual_indexes") or []) * _merger(h, merged, out, 2 * merged)
     positions = v.count("num_position_embeddings", default=2304) * h
-    return [Tower("vision", vit.parameters + h + positions + project, vit.matrices)]
+    return [vit.tower(vit.parameters + h + positions + project, merge**2)]
 
 
 def _siglip(v: Config) -> tuple[Vit, int]:
@@ -96,15 +105,20 @@ def _siglip(v: Config) -> tuple[Vit, int]:
     return vit, vit.parameters + h + (side // size) ** 2 * h + 2 * h
 
 
+def _patches(v: Config, side: int, size: int) -> int:
+    """Return the patches of an image or tile of full size; `side` and `size` of a patch [pixels] where the file has none."""
+    return (_side(v, "image_size", side) // _side(v, "patch_size", size)) ** 2
+
+
 def _gemma3(v: Config, text_hidden: int) -> list[Tower]:
     vit, parameters = _siglip(v)
-    return [Tower("vision", parameters + vit.hidden * text_hidden + vit.hidden, vit.matrices, tokens=256)]
+    patches, tokens = _patches(v, 224, 16), 256
+    return [vit.tower(parameters + vit.hidden * text_hidden + vit.hidden, patches // tokens, tokens)]
 
 
 def _paligemma(v: Config, text_hidden: int) -> list[Tower]:
     vit, parameters = _siglip(v)
-    tokens = (v.count("image_size", default=224) // v.count("patch_size", default=16)) ** 2
-    return [Tower("vision", parameters + _linear(vit.hidden, text_hidden), vit.matrices, tokens)]
+    return [vit.tower(parameters + _linear(vit.hidden, text_hidden), 1, tokens=_patches(v, 224, 16))]
 
 
 def _gemma4(v: Config, text_hidden: int) -> list[Tower]:
@@ -124,7 +138,7 @@ def _gemma4(v: Config, text_hidden: int) -> list[Tower]:
     )
     # two more norms a layer, norms over q and k heads, a position table for each axis
     extra = vit.layers * (2 * h + 2 * size) + 2 * v.count("position_embedding_size", default=10240) * h
-    return [Tower("vision", vit.parameters + extra + h * text_hidden, vit.matrices)]
+    return [vit.tower(vit.parameters + extra + h * text_hidden, v.count("pooling_kernel_size", default=3) ** 2)]
 
 
 def _moonvit(v: Config, text_hidden: int) -> list[Tower]:
@@ -149,8 +163,14 @@ def _moonvit(v: Config, text_hidden: int) -> list[Tower]:
     merged = h * 4
     project = _merger(h, merged, v.count("text_hidden_size", default=text_hidden), vit.norm)
     return [
-        Tower("vision", vit.parameters + wider + positions + patch_bias + vit.norm, vit.matrices + wider),
-        Tower("projector", project, project),
+        Tower(
+            "vision",
+            vit.parameters + wider + positions + patch_bias + vit.norm,
+            vit.matrices + wider,
+            merge=4,
+            attention=wide * vit.layers,
+        ),
+        Tower("projector", project, project, merge=1),
     ]
 
 
@@ -166,6 +186,7 @@ def _clip(v: Config) -> tuple[Vit, int]:
 
 def _llava(v: Config, text_hidden: int) -> list[Tower]:
     kind = v.text("model_type", "clip_vision_model")
+    span = None if kind == "pixtral" else _patches(v, 336, 14)
     if kind == "pixtral":
         vit, parameters = _pixtral(v)
     elif kind == "siglip_vision_model":
@@ -173,7 +194,7 @@ def _llava(v: Config, text_hidden: int) -> list[Tower]:
     else:
         vit, parameters = _clip(v)
     project = _linear(vit.hidden, text_hidden) + _linear(text_hidden, text_hidden)
-    return [Tower("vision", parameters + project, vit.matrices)]
+    return [vit.tower(parameters + project, 1, span=span)]
 
 
 def _pixtral(v: Config) -> tuple[Vit, int]:
@@ -194,13 +215,13 @@ def _mistral3(v: Config, text_hidden: int) -> list[Tower]:
     vit, parameters = _pixtral(v)
     h, merge = vit.hidden, v.count("spatial_merge_size", default=2)
     project = h + _linear(h * merge**2, h, False) + _linear(h, text_hidden, False) + text_hidden**2
-    return [Tower("vision", parameters + project, vit.matrices)]
+    return [vit.tower(parameters + project, merge**2)]
 
 
 def _idefics3(v: Config, text_hidden: int) -> list[Tower]:
     vit, parameters = _siglip(v)
     scale = v.count("scale_factor", default=2)
-    return [Tower("vision", parameters + vit.hidden * scale**2 * text_hidden, vit.matrices)]
+    return [vit.tower(parameters + vit.hidden * scale**2 * text_hidden, scale**2, span=_patches(v, 224, 16))]
 
 
 def _llama4(v: Config, text_hidden: int) -> list[Tower]:
@@ -213,7 +234,7 @@ def _llama4(v: Config, text_hidden: int) -> list[Tower]:
     adapter = width * middle + middle * out
     project = v.count("vision_output_dim", default=out) * text_hidden
     outer = h + (side**2 + 1) * h + 4 * h
-    return [Tower("vision", vit.parameters + outer + adapter + project, vit.matrices)]
+    return [vit.tower(vit.parameters + outer + adapter + project, 4, span=side**2)]
 
 
 def _mllama(v: Config, text_hidden: int) -> list[Tower]:
@@ -258,7 +279,7 @@ def _internvl(v: Config, text_hidden: int) -> list[Tower]:
     positions = ((side // size) ** 2 + 1) * h
     merged = 4 * h
     project = 2 * merged + _linear(merged, text_hidden) + _linear(text_hidden, text_hidden)
-    return [Tower("vision", vit.parameters + h + own + h + positions + project, vit.matrices)]
+    return [vit.tower(vit.parameters + h + own + h + positions + project, 4, span=(side // size) ** 2)]
 
 
 def _glm4v(v: Config, text_hidden: int) -> list[Tower]:
@@ -270,7 +291,7 @@ def _glm4v(v: Config, text_hidden: int) -> list[Tower]:
     vit = Vit(h, out, v.count("depth"), patch, gated=True, attention_bias=bias, mlp_bias=False, layer_norm=False)
     outer = h + (v.count("image_size", default=336) // size) ** 2 * h + 2 * h
     merger = _linear(h * merge**2, out) + out**2 + 2 * out + 3 * out * v.count("intermediate_size")
-    return [Tower("vision", vit.parameters + outer + merger, vit.matrices)]
+    return [vit.tower(vit.parameters + outer + merger, merge**2)]
 
 
 def _phi3_v(v: Config, text_hidden: int) -> list[Tower]:
@@ -278,7 +299,7 @@ def _phi3_v(v: Config, text_hidden: int) -> list[Tower]:
     vit, parameters = _clip(Config({}, v.source, v.place))
     merged = 4 * vit.hidden
     project = _linear(merged, text_hidden) + _linear(text_hidden, text_hidden) + 2 * merged
-    return [Tower("vision", parameters + project, vit.matrices)]
+    return [vit.tower(parameters + project, 4, span=(336 // 14) ** 2)]
 
 
 COUNTED: Mapping[str, Callable[[Config, int], list[Tower]]] = {
