@@ -13,7 +13,7 @@ ROLES = {role.name: role for role in roles(ARCH)}
 @pytest.mark.parametrize("launch", [0.0, 2e-6])
 def test_long_prompts_are_bound_by_compute(launch):
     """At 4,000 tokens the products of a layer take 4,000 FLOP a byte of weights, far over the ridge of any chip."""
-    found = evaluate(ROLES["prefill"], ARCH, chip__launch=launch, request__input_tokens=4000.0)
+    found = evaluate(ROLES["prefill"], ARCH, chip__launch=launch, request__input_tokens=4000.0, axis__chunk=4000.0)
     layers = ARCH.matmul_parameters_active - 2048 * 32000  # the head sees one row
     products = 2 * 4000 * layers / 1e15
     assert found["compute_time_prompt"] > products
