@@ -267,6 +267,11 @@ class Workload:
     region: str | None = key("where its users are", "name", of="region", default=None)
     deadline: float | None = key("latest end", dimension="s", above=0.0, default=None)
     starts: float = key("earliest start", dimension="s", default=0.0)
+    quality: Mapping[str, float] = key(
+        "share of the model's quality that a format keeps, as you judge it; one not named keeps all",
+        "table", of="precision", maximum=1.0, default={},
+    )  # fmt: skip
+    min_quality: float = key("least share of the model's quality", maximum=1.0, default=0.0)
 
 
 @dataclass(frozen=True)

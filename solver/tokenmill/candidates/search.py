@@ -18,6 +18,7 @@ from tokenmill.candidates.columns import Column, CouplingUse, Dropped, WorkloadC
 from tokenmill.candidates.evaluate import MACHINE, GroupTable, Setting, Tally, blocks
 from tokenmill.candidates.gather import Gathered, Read, columns_of, gather, plain
 from tokenmill.candidates.program import ONLY, PART, Needs, Program, group_leaves, prepare
+from tokenmill.candidates.quality import below, enough
 from tokenmill.candidates.thrift import cheapest
 from tokenmill.catalog import Catalog, System
 from tokenmill.catalog_stores import STORE, suits
@@ -115,6 +116,8 @@ def search(ask: Ask) -> Searched:
             contexts |= evaluated_in
         columns[name] = tuple(column for column, _ in made)
         dropped += _dropped(ask, ask.roles[name], tallies)
+        if ask.workload.min_quality:
+            dropped += _below_quality(ask, ask.roles[name])
         evaluated += sum(tally.evaluated for _, tally in tallies)
     found = WorkloadColumns(
         workload=ask.workload.name,
@@ -189,7 +192,8 @@ def settings_of(ask: Ask, role: Role, program: Program, system: System) -> Itera
     own = ask.workload.role_held.get(role.name, {}).get(CHIPS)  # what the workload holds is a whole run's, not a part's
     chips = (own if role.kind == "part" else held_values(ask.workload, role.name, CHIPS)) or (None,)
     tables: dict[int, dict[str, GroupTable]] = {}
-    for words, count in product(word_combinations(role, ask.workload, model, ask.catalog, chip), chips):
+    offered = word_combinations(role, ask.workload, model, ask.catalog, chip)
+    for words, count in product((one for one in offered if enough(ask.workload, role, one)), chips):
         binder = Binder(
             ask.workload, ask.problem.assume, ask.catalog, model, system, chip, words,
             {} if count is None else {CHIPS: count}, ask.defaults,
@@ -343,6 +347,18 @@ def _counts(ask: Ask, contexts: Mapping[str, Context]) -> dict[str, tuple[float,
                 float(x) for x in np.broadcast_to(np.asarray(result, float), (width,))
             )
     return counts
+
+
+def _below_quality(ask: Ask, role: Role) -> Iterator[Dropped]:
+    """Yield the choices of formats that the least quality removes, of a role and of its parts."""
+    words = {
+        (one.name, system.id): list(
+            word_combinations(one, ask.workload, ask.model_of(one), ask.catalog, ask.catalog.chip(system.chip))
+        )
+        for one in (role, *role.parts.values())
+        for system in _allowed(ask, one)
+    }
+    return below(ask.workload, (role, *role.parts.values()), words)
 
 
 def _dropped(ask: Ask, role: Role, tallies: list[tuple[str, Tally]]) -> Iterator[Dropped]:
