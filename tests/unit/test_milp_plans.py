@@ -151,6 +151,17 @@ def test_a_run_takes_the_slow_cheap_way_unless_due():
     assert soonest.termination.objective == pytest.approx(20 * DAY)
 
 
+def test_two_parts_of_a_run_on_one_system_stand_in_either_market():
+    asked = problem(Workload("train", "toy"), hardware={"owned": (Owned("node", 1),)})
+    owned = rent(0.0, market="owned", kind="owned", at_most=1)
+    # one part fits what is owned, the larger if they differ; the other is rented
+    for parts, rented in (((8, 4), 4), ((4, 8), 4), ((8, 8), 8)):
+        columns = run("train", (sum(parts), 10.0))
+        split = replace(columns.columns["train"][0], footprint=tuple(("node", chips) for chips in parts))
+        plan = solve(asked, [replace(columns, columns={"train": (split,)})], [rent(by_chip=True), owned])
+        assert plan.cost_total == pytest.approx(rented * 2 * 240)  # $2 a chip-hour
+
+
 def test_runs_one_after_the_other_share_what_is_bought():
     first, second = Workload("first", "toy"), Workload("second", "toy", needs=("first",))
     columns = [run("first", (8, 30.0)), run("second", (8, 40.0))]
@@ -273,7 +284,8 @@ def test_costs_are_shared_by_chip_hours():
 def test_tokens_are_discounted_as_dollars_are():
     """Hand calculation: the same rent and the same tokens in each of two years give the same ratio at any rate; growth does not."""
     asked = problem(
-        objectives=(Objective("cost_per_token", "chat", "output"),), horizon={"duration": 2 * YEAR, "periods": 2, "discount_rate": 0.25}
+        objectives=(Objective("cost_per_token", "chat", "output"),),
+        horizon={"duration": 2 * YEAR, "periods": 2, "discount_rate": 0.25},
     )
     steady = solve(asked, [pool(pool_column())], [rent(10.0)], demand=25.0)
     each = 3 * 10.0 * 8760 / (25.0 * YEAR * 100.0)

@@ -338,15 +338,16 @@ def _ways(
                 if units >= offer.minimum:
                     part.append(Held(n, units))
         choices.append(part)
-    return [
+    ways = (
         Way(
             number,
             site_number,
-            tuple(p for p in way if isinstance(p, tuple)),
-            tuple(p for p in way if isinstance(p, Held)),
+            tuple(sorted(p for p in way if isinstance(p, tuple))),
+            tuple(sorted((p for p in way if isinstance(p, Held)), key=lambda held: (held.offer, held.units))),
         )
         for way in product(*choices)
-    ]
+    )
+    return list(dict.fromkeys(ways))  # two parts of one size on one system change places to no effect
 
 
 def units_for(chips: int, offer: Offer) -> int:

@@ -143,8 +143,9 @@ def _of_path(sets: Sets, made: Variables, group: int, place: int) -> Label:
 def _declare_runs(programme: Programme, sets: Sets, made: Variables) -> None:
     for n, way in enumerate(sets.ways):
         column, site = sets.columns[way.column], sets.sites[way.site]
-        carried = (*(sets.stocks[s].key for s, _ in way.places), *(sets.offers[a.offer].key for a in way.held))
-        label = (column.workload, column.key, site.name, *carried)
+        stands = (f"{sets.stocks[s].key}/{chips}" for s, chips in way.places)
+        rents = (f"{sets.offers[held.offer].key}/{held.units}" for held in way.held)
+        label = (column.workload, column.key, site.name, *stands, *rents)
         made.taken[n] = programme.variable("taken", *label, integer=True, upper=1.0)
         if len(sets.periods) > 1:
             for h in sets.periods:
