@@ -69,7 +69,7 @@ class Arc:
 
 ODD = (2, 3, 4, 8)  # no chain of divisors: laid into domains by pattern
 SIZES = {
-    "mix": Size(1, 1, 1, 8, 1, 1, 60, 0.0, 10.0, chips=(1,), domain=1),
+    "mix": Size(1, 1, 1, 8, 1, 1, 60, 0.0, 10.0, chips=(1,), domain=1, chips_each=10000.0),
     "quarter": Size(3, 3, 1, 4, 3, 4, 1, 0.005, 60.0),
     "year": Size(12, 3, 2, 6, 5, 4, 1, 0.005, 60.0),
     "two-years": Size(24, 3, 3, 12, 10, 8, 1, 0.002, 30.0, chips_each=20000.0),
