@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from tokenmill.errors import Mistake, ProblemError
 from tokenmill.problem import Problem, Workload
 
 if TYPE_CHECKING:
+    from tokenmill.candidates.columns import Column
     from tokenmill.candidates.search import Searched
     from tokenmill.catalog import Catalog
+    from tokenmill.milp.solution import Running
     from tokenmill.offers import Offer
     from tokenmill.plan import Plan
     from tokenmill_models.stage import StageModel
@@ -262,6 +264,14 @@ def demand_of(problem: Problem, workload: Workload, stage: StageModel) -> np.nda
     return np.asarray(growth[:, None] * rates[None, :] * (1 + factor("headroom")))
 
 
+def class_points(column: Column, rows: Iterable[Running], classes: int) -> dict[int, Mapping[str, Any]]:
+    """Return by request class the values of the operating point it runs at: that of the last row with it, else the highest within its limits."""
+    used = {index: point for row in rows for index, point in sorted(row.rates)}
+    may = {index: [n for n, point in enumerate(column.points) if point.rate[index] > 0] for index in range(classes)}
+    highest = max(used.values(), default=len(column.points) - 1)
+    return {n: column.points[used.get(n, max(may[n], default=highest))].values for n in range(classes)}
+
+
 def evaluate_solution(found: Found, solution: Any) -> list[Any]:
     """Return every column of a solution evaluated in full, at the mean load of its busiest slice (a closed loop at its own)."""
     from tokenmill.candidates.unfold import balanced, unfold
@@ -281,12 +291,10 @@ def evaluate_solution(found: Found, solution: Any) -> list[Any]:
     for key, running in busiest.items():
         column, searched = columns[key]
         rates: dict[int, float] = {}
-        most: dict[int, Mapping[str, Any]] = {}
-        for (index, point), rate in sorted(running.rates.items()):
+        for (index, _), rate in running.rates.items():
             rates[index] = rates.get(index, 0.0) + rate
-            most[index] = column.points[point].values
-        highest = column.points[max((point for _, point in running.rates), default=-1)].values
-        of_classes = {index: most.get(index, highest) for index in range(len(searched.columns.classes))}
+        others = [row for row in solution.running if row.column == key and row is not running]
+        of_classes = class_points(column, [*others, running], len(searched.columns.classes))
         if column.workload in found.closed:
             rates = {}
         points = balanced(searched.contexts[key], column, rates, max(running.replicas, 1e-12), of_classes)
