@@ -99,8 +99,9 @@ def solve(
 
     from tokenmill.simulate_verify import verify as verified_plan
 
-    verified = verified_plan(problem, solved) if verify else None
-    plan = verified.plan if verified is not None else solved(problem)
+    with out.progress():
+        verified = verified_plan(problem, solved) if verify else None
+        plan = verified.plan if verified is not None else solved(problem)
     if why_not is not None:
         from dataclasses import replace
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from os import devnull
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,34 @@ def check_target(option: str, target: str | None) -> None:
     if target in (None, "-") or Path(str(target)).parent.is_dir():
         return
     raise ProblemError([Mistake(option, repr(target), "a file in a folder that exists and can be written")])
+
+
+@contextmanager
+def progress() -> Iterator[None]:
+    """Show on a terminal how a solve of more than some seconds goes on: best plan, bound, gap; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from tokenmill.milp.progress import Progress, watched
+
+    shown = [0.0]
+
+    def show(moment: Progress) -> None:
+        if moment.seconds > SILENT and moment.seconds > shown[0] + 1:
+            shown[0] = moment.seconds
+            sys.stderr.write(f"\r\x1b[K{moment.text()} (Ctrl-C takes the best plan)")
+            sys.stderr.flush()
+
+    with watched(show):
+        try:
+            yield
+        finally:
+            if shown[0]:
+                sys.stderr.write("\r\x1b[K")
+
+
+SILENT = 2.0
+"""Seconds of a solve before anything is said of it."""
 
 
 def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:

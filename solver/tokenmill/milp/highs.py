@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill.errors import SolverError
+from tokenmill.milp.progress import moment, watcher
 from tokenmill.milp.rows import Arrays
 from tokenmill.milp.scaling import Scaled, scale
 
@@ -77,6 +78,7 @@ def solve_arrays(
     _accept(solver, solver.passModel(_model(scaled.arrays)), "the programme")
     if start is not None:
         _give_start(solver, start[kept] / scaled.column)
+    _tell(solver, scaled.objective)
     with _stoppable(solver, bool(scaled.arrays.integer.any())):
         _accept(solver, solver.run(), "the solve")
     if solver.getModelStatus() == _status().kUnboundedOrInfeasible:  # presolve cannot tell: ask without it
@@ -273,6 +275,21 @@ def _refuse_extremes(arrays: Arrays) -> None:
     if np.any(size < SMALLEST) or np.any(size > LARGEST):
         raise SolverError(
             f"coefficients from {size.min():.3g} to {size.max():.3g}: beyond what HiGHS keeps, {SMALLEST} to {LARGEST}"
+        )
+
+
+def _tell(solver: Any, objective: float) -> None:
+    """Let whoever watches know how the search goes on."""
+    if (told := watcher()) is not None:
+        solver.cbMipInterrupt.subscribe(
+            lambda event: told(
+                moment(
+                    event.data_out.running_time,
+                    event.data_out.mip_dual_bound,
+                    event.data_out.mip_primal_bound,
+                    objective,
+                )
+            )
         )
 
 
