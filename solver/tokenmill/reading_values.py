@@ -12,6 +12,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol
 
+from tokenmill import answer_lengths
 from tokenmill.errors import Mistake, ProblemError, nearest
 from tokenmill.problem import CHIP_DIMENSIONS, Lengths
 from tokenmill.reading_keys import Key
@@ -291,7 +292,9 @@ def by_slice(raw: Any, key: Key, path: str, state: Reading) -> Any:
 
 
 def lengths(raw: Any, key: Key, path: str, state: Reading) -> Any:
-    """Read a count of tokens, or { mean, p95 } of a lognormal."""
+    """Read a count of tokens, or { mean, p95 } of a lognormal; of answers, also the name of a task whose lengths are measured."""
+    if isinstance(raw, str) and key.name == answer_lengths.COLUMN:
+        return _of_task(raw, path, state)
     if not isinstance(raw, Mapping):
         value = number(raw, key, path, state)
         return None if value is None else Lengths(value)
@@ -306,6 +309,16 @@ def lengths(raw: Any, key: Key, path: str, state: Reading) -> Any:
         allowed = f"from {mean:g} to {mean * LARGEST_P95_RATIO:.6g}: 1 to 3.87 times the mean, as a lognormal can have"
         return state.refuse(join(path, "p95"), show(raw["p95"]), allowed)
     return None if mean is None else Lengths(mean, p95)
+
+
+def _of_task(raw: str, path: str, state: Reading) -> Lengths | None:
+    tasks = answer_lengths.by_task()
+    if raw not in tasks:
+        allowed = f"a number, {{ mean, p95 }}, or a task whose answers are measured: {listed(tasks)}"
+        state.refuse(path, show(raw), allowed, nearest(raw, tasks))
+        return None
+    mean, p95 = tasks[raw]
+    return Lengths(mean, min(p95, mean * LARGEST_P95_RATIO))
 
 
 def percentiles(raw: Any, key: Key, path: str, state: Reading) -> Any:

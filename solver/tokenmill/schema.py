@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from tokenmill import answer_lengths
 from tokenmill.problem import Problem, Workload
 from tokenmill.reading_keys import Key, key_of_input, keys_of
 from tokenmill.reading_stage import StageKeys, stage_keys
@@ -88,7 +89,8 @@ def _word(key: Key) -> Schema:
 def _lengths(key: Key) -> Schema:
     count: Schema = {"type": "number", "exclusiveMinimum": 0}
     table = _table({"mean": count, "p95": count})
-    return {"anyOf": [_number(key), table | {"required": ["mean"]}]}
+    named: list[Schema] = [{"enum": list(answer_lengths.by_task())}] if key.name == answer_lengths.COLUMN else []
+    return {"anyOf": [_number(key), table | {"required": ["mean"]}, *named]}
 
 
 def _percentiles(key: Key) -> Schema:
