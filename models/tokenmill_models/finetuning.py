@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import sympy as sp
@@ -31,6 +32,8 @@ epochs = declare("epochs", "1", "passes over the data", origin="input.epochs", s
 BYTES_NF4 = constant("b_nf4", (4 + 8 / 64 + 32 / (64 * 256)) / 8, "B",
                      "bytes a weight of 4 bits, blocks of 64 with an 8-bit scale, 256 of these with a 32-bit one")  # fmt: skip
 
+TOOL = "fine-tuning"
+"""The class of frameworks that stands for any tool of fine-tuning."""
 ALL = "all-linear"
 TARGETS = {
     # word of a file: matrices that it names, however a checkpoint fuses or factors them
@@ -147,7 +150,7 @@ FINETUNING = register_stage(
             Input("global_batch", "number", "sequences of a step", leaf.global_batch, default=16, minimum=1),
             Input("rank", "number", "rank of the adapters", rank, default=16, minimum=1),
             Input("targets", "members", "matrices that carry adapters", among=tuple(_targets), default={word: float(word == ALL) for word in _targets}),
-            *RUN_INPUTS,
+            *(replace(one, default=TOOL) if one.name == "engine.name" else one for one in RUN_INPUTS),
         ),
         roles=lambda architecture: (finetuning_role(architecture),),
         yields={"cost_per_token": {"output": trained, "all": trained}},

@@ -135,8 +135,10 @@ def layer_activations(
 
 
 def _inputs(kind: LayerKind, path: str) -> sp.Expr:
-    """Elements a token that the products of a layer read: each its own, those of the routed experts that a token visits too."""
-    parts = [Part(m, f"{path}.mixer.matrices.{m.name}") for m in kind.mixer.matrices]
+    """Elements a token that the products of a layer read: each its own, but queries, keys and values one; those of the routed experts
+    that a token visits too.
+    """
+    parts = [Part(m, f"{path}.mixer.matrices.{m.name}") for m in kind.mixer.matrices if m.name not in ("k", "v")]
     parts += [Part(m, f"{path}.mlp.matrices.{m.name}") for m in kind.mlp.matrices]
     read = sp.Add(*(shard_inputs(part, leaf.tp) for part in parts))
     if kind.mlp.expert:

@@ -166,6 +166,10 @@ loss_bytes = declare(
 score_copies = declare(
     "engine_score_copies", "1", "copies that attention without flash holds of its scores", origin="engine.score_copies", sign="positive"
 )  # fmt: skip
+step_bytes = declare(
+    "engine_step_bytes", "B", "bytes a parameter that the optimiser's step holds beside its states, when activations are gone",
+    origin="engine.step_bytes",
+)  # fmt: skip
 kept_inputs = declare(
     "engine_kept_inputs", "1", "copies in 16 bits that a product of 4-bit weights keeps of its input", origin="engine.kept_inputs"
 )  # fmt: skip

@@ -257,7 +257,7 @@ def define_memory(graph: Graph, states: StateElements, stages: list[Stage], agai
         limit() / (1 + leaf.fragmentation) - again - buffers,
     )  # fmt: skip
     ranks = [
-        _rank(graph, name, stage, room, (shared, expert_shared), recipe)
+        _rank(graph, name, stage, room, (shared, expert_shared), recipe, again + buffers)
         for name, stage in zip(("first", "inner", "last"), stages, strict=True)
     ]
     most = graph.let(
@@ -303,18 +303,29 @@ class Rank:
 
 
 def _rank(
-    graph: Graph, name: str, stage: Stage, room: sp.Expr, shared: tuple[sp.Expr, sp.Expr], recipe: Recipe
+    graph: Graph,
+    name: str,
+    stage: Stage,
+    room: sp.Expr,
+    shared: tuple[sp.Expr, sp.Expr],
+    recipe: Recipe,
+    working: sp.Expr,
 ) -> Rank:
-    """Define what a rank holds; where it is more than the `room`, products of gated activations go first."""
+    """Define what a rank holds; where it is more than the `room`, products of gated activations go first.
+
+    What the optimiser's step holds takes the place of activations and of the `working` set of a layer [B].
+    """
     cuts, expert_cuts = _cuts(shared[0]), _cuts(shared[1])
     copies = 1 + leaf.dualpipe
     own, routed = stage.dense + stage.ends, stage.expert != ZERO
     base = stage.dense * recipe.layer_bytes + stage.ends * leaf.bytes_weights
     weights = cuts[0] * ((1 + recipe.frozen_copies) * base + stage.adapters * leaf.bytes_weights)
     trained = recipe.full * own + stage.adapters
+    stepped = leaf.step_bytes * cuts[2] * trained
     gradients, optimizer = cuts[1] * trained * leaf.bytes_gradients, cuts[2] * trained * leaf.bytes_states
     if routed:
         weights += expert_cuts[0] * (1 + recipe.frozen_copies) * stage.expert * recipe.expert_bytes
+        stepped += leaf.step_bytes * expert_cuts[2] * recipe.full * stage.expert
         gradients += expert_cuts[1] * recipe.full * stage.expert * leaf.bytes_gradients
         optimizer += expert_cuts[2] * recipe.full * stage.expert * leaf.bytes_states
     parts = {"weights": copies * weights, "gradients": copies * gradients, "optimizer": optimizer}
@@ -323,7 +334,10 @@ def _rank(
         for what, held in parts.items()
     )
     full = graph.let(
-        f"memory_{name}", "B", f"states and activations of the {name} rank", sp.Add(*states, stage.activations)
+        f"memory_{name}",
+        "B",
+        f"states and activations of the {name} rank",
+        sp.Add(*states, maximum(stage.activations, stepped - working)),
     )
     least = graph.let(
         f"memory_least_{name}", "B", "the same, as far as memory asks without products of gated activations",

@@ -26,6 +26,8 @@ from tokenmill_models.training_memory import EVERYTHING, Memory, Recipe, define_
 interval_held = declare(
     "tau_held", "s", "checkpoint interval that the file holds; 0: chosen", origin="input.checkpoint.interval"
 )
+evaluate_every = declare("evaluate_every", "1", "steps between two evaluations; 0: none", origin="input.evaluate.every")
+evaluate_tokens = declare("evaluate_tokens", "1", "tokens of one evaluation", origin="input.evaluate.tokens")
 restart = declare("restart_time", "s", "time from a failure to work again", origin="input.restart")
 store_node = declare("W_store", "B/s", "bandwidth of one node to the store", origin="store.write", sign="positive")
 store_total = declare("W_store_total", "B/s", "bandwidth of the whole store", origin="store.total", sign="positive")
@@ -46,6 +48,8 @@ RUN_INPUTS = (
     Input("checkpoint.store", "name", "store of the catalogue that takes the checkpoints", default="parallel-fs"),
     Input("checkpoint.interval", "number", "useful time between checkpoints; 0: the best is chosen", interval_held, "s", 0.0),
     Input("restart", "number", "time from a failure to work again", restart, "s", 600.0),
+    Input("evaluate.every", "number", "steps between two evaluations; 0: none", evaluate_every, default=0.0),
+    Input("evaluate.tokens", "number", "tokens that one evaluation reads, forward alone", evaluate_tokens, default=0.0),
     Input("kernels.flash_attention", "flag", "attention without a score matrix in memory", leaf.flash, default=True),
     Input("kernels.dropout", "flag", "dropout masks are kept", leaf.dropout, default=False),
     Input("expert_load", "number", "tokens of the fullest expert rank over the mean", leaf.expert_load, default=1.0, minimum=1),
@@ -64,9 +68,11 @@ REMARKS = {
 """What a plan says of a figure that is above zero."""
 
 
-def define_run(graph: Graph, step: sp.Symbol, total_tokens: sp.Expr, saved: sp.Expr) -> dict[str, sp.Symbol]:
-    """Define steps, checkpoints, goodput and wall time of a run over `total_tokens`, padding included, whose checkpoint takes
-    `saved` bytes; return them by figure name.
+def define_run(
+    graph: Graph, step: sp.Symbol, total_tokens: sp.Expr, saved: sp.Expr, passes: sp.Expr | None = None
+) -> dict[str, sp.Symbol]:
+    """Define steps, evaluations, checkpoints, goodput and wall time of a run over `total_tokens`, padding included, whose checkpoint
+    takes `saved` bytes and whose step takes as long as `passes` forward passes (None: a run without evaluations); return them by figure name.
     """
     count = graph.let(
         "steps", "1", "steps of the run", total_tokens / (leaf.global_batch * leaf.sequence), rounding="ceil"
@@ -85,9 +91,20 @@ def define_run(graph: Graph, step: sp.Symbol, total_tokens: sp.Expr, saved: sp.E
     lost = restart + leaf.checkpoint_async * write
     goodput = graph.let("goodput", "1", "useful share of time", expected_goodput(interval, stop, lost, mtbf), source=DALY,
                         assumes=("failures are exponential; a checkpoint counts once it is written",))  # fmt: skip
-    wall = graph.let("wall_time", "s", "length of the run with failures and checkpoints", count * step / goodput)
+    judged: sp.Expr = ZERO if passes is None else _define_evaluations(graph, count, step, passes)
+    wall = graph.let("wall_time", "s", "length of the run with evaluations, failures and checkpoints",
+                     (count * step + judged) / goodput)  # fmt: skip
+    found = {} if passes is None else {"evaluation_time": judged}
     return {"steps": count, "mtbf": mtbf, "checkpoint_bytes": size, "checkpoint_write": write, "checkpoint_interval": interval,
-            "goodput": goodput, "wall_time": wall}  # fmt: skip
+            "goodput": goodput, "wall_time": wall, **found}  # fmt: skip
+
+
+def _define_evaluations(graph: Graph, count: sp.Expr, step: sp.Expr, passes: sp.Expr) -> sp.Symbol:
+    """Define the time of all evaluations of a run: forward passes at the speed of its steps."""
+    often = sp.Piecewise((sp.floor(count / maximum(evaluate_every, 1)), sp.Gt(evaluate_every, 0)), (0, True))
+    share = evaluate_tokens / (leaf.global_batch * leaf.sequence) / passes
+    return graph.let("evaluation_time", "s", "time of all evaluations during the run, forward passes at the speed of its steps",
+                     often * step * share)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -122,7 +139,7 @@ def training_role(arch: Architecture, job: Callable[[Graph, sp.Expr], Job], axes
     memory = define_memory(graph, states, stages, again, *sharing, work.recipe)
     step = define_step(graph, arch, states, work.passes, work.recipe, work.more)
     whole = arch_leaf("parameters.total") * (leaf.bytes_weights + leaf.bytes_states)
-    run = define_run(graph, step.time, work.padded, whole if work.saved is None else work.saved)
+    run = define_run(graph, step.time, work.padded, whole if work.saved is None else work.saved, work.passes.matmul)
     figures, ports = _figures(graph, step, memory, run, work)
     capacity = Rule("memory", memory.reserved, limit(), "capacity",
                     "states and activations fit what the framework may take of the fullest device", "B", "layout.chips")  # fmt: skip

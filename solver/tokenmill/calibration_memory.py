@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,13 @@ SYMBOLS = {
 }  # fmt: skip
 UNITS = {"saved_share": "1", "loss_bytes": "B", "kept_inputs": "1", "score_copies": "1", "reserve_train": "B"}  # fmt: skip
 USUAL = {
-    "saved_share": (1.2, 0.4), "loss_bytes": (14.0, 6.0), "kept_inputs": (1.0, 0.5), "score_copies": (9.0, 3.0),
-    "reserve_train": (1e9, 1e9),
+    "saved_share": (1.2, 0.8), "loss_bytes": (14.0, 12.0), "kept_inputs": (1.0, 1.0), "score_copies": (9.0, 6.0),
+    "reserve_train": (1e9, 2e9),
 }  # fmt: skip
 """What a constant is without rows that tell it, and how far it may lie from that before the fit pays as for one row that misses by
 SPREAD: the weight of prior knowledge."""
+ANY = "fine-tuning"
+"""The class of frameworks that stands for any tool."""
 SPREAD = 0.05
 """Relative error from which a row counts linearly."""
 LEAST_ROWS = 8
@@ -146,16 +148,24 @@ def calibrate_memory(folder: Path) -> dict[str, int]:
     """Fit the constants on both halves and on all rows, write them and the residuals; return lines by table."""
     found = memories()
     halves = {"even": fit_half(found, found.even), "odd": fit_half(found, ~found.even)}
-    other = np.where(found.even, found.predict(halves["odd"]), found.predict(halves["even"]))
+    other = left_out(found, halves)
     whole = fit_half(found, np.ones(found.even.size, bool))
+    pooled = left_out(found, {fold: {ENGINE: one[ENGINE]} for fold, one in halves.items()})
+    logs = {ANY: np.log(found.measured / pooled)}
+    logs |= {str(one): np.log(found.measured / other)[found.engines == one] for one in sorted(set(found.engines))}
     counts = {}
     for name, constants in (("memory", whole), *((f"memory_{fold}", one) for fold, one in halves.items())):
         lines = [one for engine, values in constants.items() for one in _records(engine, values, found, other)]
         if name == "memory":  # other stages keep the generic class as the data state it
-            lines = [one for one in lines if one.chip != ENGINE]
+            lines = [replace(one, chip=one.chip or ANY) for one in lines]
         write_constants(lines, folder / f"{name}.csv")
         counts[f"{name}.csv"] = len(lines)
-    return counts | {"memory_residuals.csv": _write_residuals(found, other, folder / "memory_residuals.csv")}
+    return counts | {"memory_residuals.csv": _write_residuals(logs, folder / "memory_residuals.csv")}
+
+
+def left_out(found: Memories, halves: Mapping[str, Mapping[str, Array]]) -> Array:
+    """Return the memory of every row by the fit on the other half."""
+    return np.where(found.even, found.predict(halves["odd"]), found.predict(halves["even"]))
 
 
 def _records(engine: str, values: Array, found: Memories, other: Array) -> list[Fitted]:
@@ -168,15 +178,13 @@ def _records(engine: str, values: Array, found: Memories, other: Array) -> list[
     ]
 
 
-def _write_residuals(found: Memories, other: Array, path: Path) -> int:
-    """Write the quantiles of log(measured/predicted) on halves left out, by engine and over all ("")."""
+def _write_residuals(logs: Mapping[str, Array], path: Path) -> int:
+    """Write the quantiles of log(measured/predicted) on halves left out, by class of frameworks."""
     from tokenmill.validate_cases import stage_of
     from tokenmill.validate_memory import FILE
 
     lines: list[list[Any]] = []
-    logs = np.log(found.measured / other)
-    for engine in ("", *sorted(set(found.engines))):
-        own = logs if not engine else logs[found.engines == engine]
+    for engine, own in logs.items():
         if own.size >= LEAST_ROWS:
             low, high = log_quantiles(own)
             lines.append([stage_of(FILE), FIGURE, engine, "", f"{low:.4f}", f"{high:.4f}", own.size, SOURCE])

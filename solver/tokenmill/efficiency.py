@@ -60,7 +60,8 @@ _TIMES = ("mean", "p50", "p95", "p99")
 FOLLOW = {"tpot.mean": {**{f"tpot.{word}": 1 for word in _TIMES}, "tokens_per_second": -1, "tokens_per_second_per_chip": -1},
           "ttft.mean": {f"ttft.{word}": 1 for word in _TIMES}, "power_per_chip": {"power_per_chip": 1, "power": 1},
           "step_time": {"step_time": 1, "wall_time": 1, "mfu": -1, "hfu": -1, "tokens_per_second": -1,
-                        "tokens_per_second_per_chip": -1}}  # fmt: skip
+                        "tokens_per_second_per_chip": -1},
+          "memory.total": {"memory.total": 1}}  # fmt: skip
 """Figures that scale with a figure whose residuals are known: as it (1), or as its inverse (-1)."""
 
 
@@ -83,14 +84,14 @@ def quantiles_of(stage: str, figure: str, classes: Iterable[str]) -> tuple[float
 
 
 def intervals(
-    catalog: Catalog, stage: str, chip_id: str, sparse: bool, figures: Mapping[str, float]
+    catalog: Catalog, stage: str, chip_id: str, sparse: bool, figures: Mapping[str, float], engine: str = GENERIC
 ) -> dict[str, tuple[float, float]]:
     """Return the 80% intervals [low, high] of those predicted figures whose residuals on measured rows are known.
 
-    `sparse`: the model has routed experts.
+    `sparse`: the model has routed experts; `engine`: its class, whose memory is known whatever the chip.
     """
     found: dict[str, tuple[float, float]] = {}
-    classes = residual_classes(catalog, chip_id, sparse)
+    classes = (*residual_classes(catalog, chip_id, sparse), engine)
     for figure, scaled in FOLLOW.items():
         quantiles = quantiles_of(stage, figure, classes)
         for name in scaled if quantiles is not None else ():

@@ -101,7 +101,6 @@ def _unusable(row: Row) -> str:
         "what the tool does by default is not known": tool not in tools(),
         "a rounded figure of another run than the row's": row["framework"] == "axolotl",
         "one source whose rows contradict each other at equal tokens": row["group"] == "lf-wiki",
-        "layers split over devices without a pipeline": "layer split" in row["sharding"],
         "the optimiser steps inside the backward pass, or states or activations wait in host memory by a scheme of the tool": any(word in row["setting"] for word in CUMULATIVE)
         or (tool == "torchtune" and row["method"] == "full" and not row["recompute"]),
         "examples of unstated lengths": "baseline" in row["setting"] or "Jul" in tool,
@@ -117,6 +116,8 @@ def _measured(row: Row) -> Measured:
     if reason:
         raise LeftOut(reason)
     case = _case(row, tools()[row["framework"]])
+    if row["offload"] and case.workload["layout"]["offload"] == "none":
+        raise LeftOut("offload by a scheme of the tool")
     if not row["peak_mem_gb"]:
         return Measured(case, None, False, _capacity(row))
     # files and drivers print GiB; two tools print 10^9 bytes and say so
@@ -133,6 +134,7 @@ def _capacity(row: Row) -> float:
 
 def _case(row: Row, tool: Mapping[str, Any]) -> Case:
     chips, micro_batch = int(row["accelerators"] or 1), int(row["micro_batch"] or 1)
+    layout = _layout(row, tool, chips) | {"micro_batch": micro_batch}
     method = METHODS[row["method"]]
     if method == "lora" and row["quant_bits"] == "4":
         method = "qlora"
@@ -143,13 +145,13 @@ def _case(row: Row, tool: Mapping[str, Any]) -> Case:
         row["row_id"], row["accelerator"], row["group"], ROOM, _model(row["model"]),
         {
             "tokens": TOKENS, "sequence_length": int(float(row["seq_len"])),
-            "global_batch": micro_batch * chips, "method": method,
+            "global_batch": micro_batch * layout["dp"], "method": method,
             "rank": int(row["lora_rank"] or tool["rank"]),
             "targets": _targets(row, tool),
             "optimizer": tool.get("optimizer", "adam") if method == "full" else "adam",
             "kernels": {"flash_attention": flash}, "engine": {"name": _engine(row, tool)},
             "precision": {"compute": "bf16", "weights": weights, "gradients": kept},
-            "layout": _layout(row, tool, chips) | {"micro_batch": micro_batch},
+            "layout": layout,
         },
         stage_of(FILE),
     )  # fmt: skip
@@ -170,7 +172,8 @@ def _engine(row: Row, tool: Mapping[str, Any]) -> str:
 def _layout(row: Row, tool: Mapping[str, Any], chips: int) -> dict[str, Any]:
     words = row["sharding"].split()
     degrees = {word[:2].lower(): int(word[2:]) for word in words if word[:2] in ("TP", "PP") and word[2:].isdigit()}
-    tp, pp = degrees.get("tp", 1), degrees.get("pp", 1)
+    # layers split over devices by a map are pipeline ranks with one micro-batch
+    tp, pp = degrees.get("tp", 1), chips if "layer split" in row["sharding"] else degrees.get("pp", 1)
     # a tool that says "full or data parallel" and prints what one device takes ran data parallel where adapters are small
     either = "or data parallel" in row["sharding"]
     shards = ("FSDP" in row["sharding"] or "ZeRO-3" in row["sharding"]) and not (either and row["method"] == "LoRA")

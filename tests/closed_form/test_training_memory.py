@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sample_leaves import dense, expert
 from schedule_replay import replay
 from tokenmill_models.architecture import Architecture
-from training_samples import definition, definitions, figures
+from training_samples import definition, definitions, figures, role_of
 
 
 def classic(h: int, heads: int, layers: int = 4, vocabulary: int = 1024) -> Architecture:
@@ -111,3 +111,87 @@ def test_offload_leaves_the_states_on_the_host() -> None:
     # gradients out and weights back over the host link: (4 + 2) B a parameter at 50e9 B/s; then the host reads and writes
     # its states (24), reads the gradient and writes the weight: 30 B a parameter at 40e9 B/s
     assert moved["share.host"] == pytest.approx((6 / 5e10 + 30 / 4e10) * LLAMA.parameters.total)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from([1, 2, 4]), st.sampled_from([8, 16, 32]), st.sampled_from([1, 2, 4]), st.integers(1, 4),
+       st.sampled_from([512, 2048]), *[st.booleans()] * 3)  # fmt: skip
+def test_activations_of_any_layer_are_the_published_tensors(
+    t: int, a: int, shared: int, b: int, s: int, split: bool, flash: bool, dropout: bool
+) -> None:
+    """arXiv:2205.05198, section 4.1, with fewer key/value heads: of each norm input and output (2 + 2 B), a mask (1); queries and
+    attention output 2 + 2, keys and values 2 + 2 a group, the MLP 16; scores, or a 32-bit log-sum a head with flash attention."""
+    h, groups = 64 * a, max(a // shared, t)  # every rank has a key/value head of its own
+    arch = dense(h, a, groups, 64, 4 * h, 4, 1024, gated=False)
+    origins = {"input.kernels.flash_attention": flash, "input.kernels.dropout": dropout, "input.sequence_length": s}
+    outside = 2 * h * (2 + 2 + dropout) / (t if split else 1)
+    inside = h * (4 + 4 * groups / a + 16) / t
+    core = a / t * (4 if flash else s * (2 + 3 * dropout))
+    found = definition(arch, "kept_layer", origins, t=t, b=b, sp=float(split))
+    assert found == pytest.approx(s * b * (outside + inside + core), rel=1e-12)
+
+
+def test_mixed_precision_takes_sixteen_bytes_a_parameter() -> None:
+    # Rajbhandari et al. 2020, ZeRO, section 3.1: weights 2, gradients 2, Adam 12; nothing else grows with the parameters alone
+    found = figures(LLAMA, {"precision.bytes[gradients]": 2.0, "input.global_batch": 4})
+    states = found["memory.weights"] + found["memory.gradients"] + found["memory.optimizer"]
+    assert states == pytest.approx(16 * LLAMA.parameters.total)
+
+
+@pytest.mark.parametrize(
+    ("word", "by_hand"),
+    [
+        ("adam", 4 + 4 + 4),  # master copy and two moments in 32 bits
+        ("adam-bf16", 4 + 2 + 2),  # master copy, two moments in 16 bits
+        ("adam-8bit", 4 + 1 + 1),  # master copy, two moments in 8 bits
+        ("adam-16bit", 2 + 2),  # two moments in 16 bits, no master copy
+        ("adafactor", 4),  # master copy; moments of rows and columns vanish beside it
+        ("muon", 4 + 4),  # master copy and one momentum
+    ],
+)
+def test_an_optimiser_keeps_its_states(word: str, by_hand: float) -> None:
+    codes = next(axis for axis in role_of(LLAMA).axes if axis.name == "optimizer").codes[word]
+    chosen = {symbol.name: value for symbol, value in codes.items()}
+    assert figures(LLAMA, **chosen)["memory.optimizer"] == pytest.approx(by_hand * LLAMA.parameters.total)
+
+
+@pytest.mark.parametrize(("weights", "states"), [(1.0, 12.0), (2.0, 12.0), (4.0, 8.0)])
+def test_weights_of_any_format_have_one_master_copy(weights: float, states: float) -> None:
+    # FP8 and 16-bit weights stand beside a 32-bit master copy; 32-bit weights are it
+    found = figures(LLAMA, {"precision.bytes[weights]": weights})
+    assert found["memory.weights"] == pytest.approx(weights * LLAMA.parameters.total)
+    assert found["memory.optimizer"] == pytest.approx(states * LLAMA.parameters.total)
+
+
+def test_parameters_and_activations_may_wait_on_the_host() -> None:
+    roomy = {"chip.capacity": 1e13}  # nothing is rebuilt for want of room
+    kept, moved = figures(LLAMA, roomy), figures(LLAMA, roomy, o_w=1.0, o_o=1.0)
+    assert moved["memory.weights"] == moved["memory.optimizer"] == 0
+    layers = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096)
+    ends = 2 * 128256 * 4096 + 4096
+    # two layers of weights are there at a time, the ends among them by their mean
+    assert moved["memory.activations"] - kept["memory.activations"] == pytest.approx(2 * 2 * (layers + ends) / 32)
+    away = figures(LLAMA, roomy, o_a=1.0)
+    layer = definition(LLAMA, "kept_layer")
+    assert kept["memory.activations"] - away["memory.activations"] == pytest.approx(31 * layer)
+
+
+def test_evaluations_lengthen_the_run_by_their_forward_passes() -> None:
+    # 1e12 tokens in steps of 1024 sequences of 4096; every 1000 steps 1e9 tokens, a third of a step each batch's worth
+    plain = figures(LLAMA, d=8)
+    held = figures(LLAMA, {"input.evaluate.every": 1000.0, "input.evaluate.tokens": 1e9}, d=8)
+    steps = -(-(10**12) // (1024 * 4096))
+    expected = steps // 1000 * plain["step_time"] * 1e9 / (1024 * 4096) / 3
+    assert held["evaluation_time"] == pytest.approx(expected)
+    assert plain["evaluation_time"] == 0
+    assert held["wall_time"] - plain["wall_time"] == pytest.approx(expected / plain["goodput"])
+
+
+def test_the_step_of_the_optimiser_takes_the_place_of_activations() -> None:
+    # copies of 2 B a parameter, 16 GB, hold more than the activations of a micro-batch, and do not stand beside them
+    roomy = {"chip.capacity": 1e13}
+    fused, looped = (figures(LLAMA, {**roomy, "engine.step_bytes": each}, r_f=1.0) for each in (0.0, 2.0))
+    assert fused["memory.activations"] < 2 * LLAMA.parameters.total
+    assert looped["memory.activations"] == pytest.approx(2 * LLAMA.parameters.total)
+    many = {**roomy, "engine.step_bytes": 2.0}
+    assert figures(LLAMA, many, b=8)["memory.activations"] == figures(LLAMA, roomy, b=8)["memory.activations"]

@@ -105,6 +105,39 @@ def test_65b_with_a_4_bit_base_fits_48_gb() -> None:
     assert tuned(arch, origins, k_l=1.0, r_f=1.0)["memory.total"] > 130e9
 
 
+def test_frozen_products_keep_no_input() -> None:
+    """Hand count for adapters on queries and values, flash attention: norm inputs, the attention's normed input, q, k, v, output, gate, up
+    and their product, a 32-bit log-sum a head; without a gate what reads the activation function's output is frozen."""
+    tokens = 4096
+    elements = 2 * 4096 + 4096 + 4 * 4096 + 3 * 11008
+    assert tuned(LLAMA2_7B, QV, k_l=1.0)["kept_layer"] == pytest.approx(tokens * (2 * elements + 32 * 4))
+    plain = dense(2048, 16, 16, 128, 8192, 24, 50000, gated=False)
+    elements = 2 * 2048 + 2048 + 4 * 2048 + 8192
+    assert tuned(plain, QV, k_l=1.0)["kept_layer"] == pytest.approx(tokens * (2 * elements + 16 * 4))
+    everywhere = tuned(LLAMA2_7B, ALL, k_l=1.0)["kept_layer"]
+    assert everywhere == pytest.approx(tuned(LLAMA2_7B, ALL)["kept_layer"])
+
+
+@pytest.mark.parametrize(
+    ("arch", "length", "ends", "wide", "narrow"),
+    [
+        # LitGPT resource tables, October 2023, micro-batch 1: GB with a 16-bit base, with a 4-bit one of doubly quantised scales
+        (dense(2048, 32, 32, 64, 8192, 24, 51200, gated=False), 1044, 2 * 51200 * 2048, 4.82, 3.72),  # phi-1.5
+        (LLAMA2_7B, 1304, 2 * 32000 * 4096, 21.30, 13.84),
+        (LLAMA2_13B, 1304, 2 * 32000 * 5120, 38.12, 22.55),
+    ],
+    ids=["1.3b", "7b", "13b"],
+)
+def test_a_4_bit_base_saves_its_weights_less_the_inputs_it_keeps(
+    arch: Architecture, length: int, ends: int, wide: float, narrow: float
+) -> None:
+    origins = {**QV, "input.rank": 8, "input.sequence_length": length, "input.global_batch": 1}
+    saved = [tuned(arch, origins, k_l=1.0, k_q=bits)["memory.allocated"] / 1e9 for bits in (0.0, 1.0)]
+    assert saved[0] - saved[1] == pytest.approx(wide - narrow, rel=0.05)
+    unkept = (2 - 4.127 / 8) * (arch.parameters.total - ends) / 1e9
+    assert unkept > 1.2 * (wide - narrow)  # weights alone would save more
+
+
 def test_adapters_of_experts_stand_on_every_expert() -> None:
     found = tuned(MOE, k_l=1.0, e=8, d=8)
     attention = 16 * (2 * (1024 + 1024) + 2 * (1024 + 256))

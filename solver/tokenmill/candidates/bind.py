@@ -220,13 +220,18 @@ def _chosen(binder: Binder, kind: str, usual: str | None = None) -> str:
     return usual
 
 
+def engine_name(binder: Binder) -> str:
+    """Return the class of engines or frameworks whose constants hold."""
+    return engine_version(_chosen(binder, "engine", GENERIC), _version(binder, "engine"))
+
+
 def _version(binder: Binder, kind: str) -> str:
     """Return the version that the file names beside ``<kind>.name``, or nothing."""
     return str(binder.workload.values.get(f"{kind}.version") or "")
 
 
 def _engine(binder: Binder, path: str) -> Leaf:
-    figure = engine_figure(engine_version(_chosen(binder, "engine", GENERIC), _version(binder, "engine")), path)
+    figure = engine_figure(engine_name(binder), path)
     if binder.assume.efficiency == "ideal" and figure.unit in ("s", "step", "share"):
         return Leaf(1.0 if figure.unit == "share" else 0.0, IDEAL, "input")
     return Leaf(figure.value, figure.source, figure.evidence)

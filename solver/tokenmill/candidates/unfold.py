@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenmill.candidates.bind import ABSENT, IDEAL, Leaf
+from tokenmill.candidates.bind import ABSENT, IDEAL, Leaf, engine_name
 from tokenmill.candidates.columns import Column
 from tokenmill.candidates.evaluate import group_values
 from tokenmill.candidates.program import Program, group_leaves
@@ -133,7 +133,7 @@ def _intervals(context: Context, figures: Mapping[str, float]) -> dict[str, tupl
     if binder.assume.mfu or binder.assume.efficiency == "ideal":
         return {}
     sparse = model is not None and any(kind.mlp.expert for kind in model.layers)
-    return intervals(binder.catalog, binder.workload.stage, binder.chip.id, sparse, figures)
+    return intervals(binder.catalog, binder.workload.stage, binder.chip.id, sparse, figures, engine_name(binder))
 
 
 def _given(program: Program, symbol: Any, values: Mapping[str, Any]) -> bool:
