@@ -26,6 +26,7 @@ from tokenmill_models.serving_figures import (
     limit_rules,
     memory_rules,
     pool_ports,
+    token_shares,
 )
 from tokenmill_models.serving_images import with_images
 from tokenmill_models.serving_load import (
@@ -302,6 +303,7 @@ def _assemble(
     in_flight = graph.let("in_flight", "1", "requests in flight: rate times time of a request", rate * e2e["mean"])
     ports = pool_ports(graph, request, rate, figures) | {"in_flight": in_flight}
     figures |= {"step_time": steady.step, "batch": running, "in_flight": in_flight}
+    figures |= token_shares(graph, 1 - plain.time / steady.step)
     figures |= flat("ttft", ttft) | flat("tpot", tpot) | flat("itl", gaps) | flat("e2e", e2e)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (

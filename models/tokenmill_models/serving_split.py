@@ -24,6 +24,7 @@ from tokenmill_models.serving_figures import (
     limit_rules,
     memory_rules,
     pool_ports,
+    token_shares,
 )
 from tokenmill_models.serving_images import with_images
 from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
@@ -76,6 +77,7 @@ def decode_role(arch: Architecture) -> Role:
         | flat("tpot", tpot)
         | flat("answer", written)
     )
+    figures |= token_shares(graph, sp.Integer(0))
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (
         *layout_rules(arch), *memory_rules(graph, memory, leaf.batch, longest), *limit_rules("tpot", tpot),
@@ -166,7 +168,7 @@ def _assemble_prefill(
     shares = define_shares(graph, mean)
     shares["wait"] = graph.let("share_wait", "s", "idle time a pass", one.time * (1 - busy) / busy)
     step = graph.let("step_time", "s", "time of a pass", one.time)
-    figures |= {"step_time": step, "utilisation": busy} | flat("ttft", ttft)
+    figures |= {"step_time": step, "utilisation": busy} | flat("ttft", ttft) | token_shares(graph, sp.Integer(1))
     figures["batch"] = graph.let("batch", "1", "prompts that a replica computes at once", leaf.groups)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (

@@ -45,6 +45,7 @@ def solve_found(
     """Return the plan of `solve`, what stood before the programme, and the programme's own solution."""
     from tokenmill import fleet
     from tokenmill.closed_loop import cases
+    from tokenmill.cost_apart import with_costs_apart
     from tokenmill.fleet_spares import told
     from tokenmill.milp.formulation import solve_programme
     from tokenmill.plan_build import build_plan
@@ -77,7 +78,7 @@ def solve_found(
     evaluated = evaluate_solution(found, solution)
     seconds = time.perf_counter() - start
     plan = build_plan(asked, solution, found, evaluated, seconds, fleet.other_plans(solution))
-    plan = fleet.with_margins(asked, plan)
+    plan = with_costs_apart(fleet.with_margins(asked, plan))
     columns = {c.key: c for s in found.searched for own in s.columns.columns.values() for c in own}
     plan = told(plan, problem, columns, solution.runs, found.offers)
     plan = _in_the_way(plan, problem, found, catalog)

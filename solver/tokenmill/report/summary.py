@@ -160,6 +160,11 @@ def _run(plan: Plan, workload: str, pool: Pool, totals: Mapping[str, Any]) -> It
     yield f"{workload}: wall time {quantity(wall, 's')}{good}{failures}{keys}{stand_by}"
 
 
+def _kind(key: str) -> str:
+    million, _, kind = key.partition("_")
+    return f"a million {kind} tokens" if kind else f"a {million}"
+
+
 def _money(plan: Plan) -> Iterator[str]:
     cost = plan.cost
     if cost.total is None:
@@ -171,6 +176,10 @@ def _money(plan: Plan) -> Iterator[str]:
     each = "" if per is None else f"; {money(per)} per million output tokens  [cost.per.million_output]"
     yield f"cost {money(cost.total)}{over}: {', '.join(parts) or 'nothing paid'}  [cost.total]{each}"
     for name, made in plan.workloads.items():
+        if apart := made.totals.get("cost_apart"):
+            words = (f"{money(value)} {_kind(key)}" for key, value in apart.items())
+            keys = ", ".join(f"{name}.cost_apart.{key}" for key in apart)
+            yield f"{name}, by the time that each takes: {', '.join(words)}  [{keys}]"
         margin = made.totals.get("margin")
         if margin is not None:
             revenue = made.totals["revenue"]
