@@ -35,6 +35,9 @@ ENGINE = Source(
         "gaps between kernels scale with the layers; scheduling and sampling are paid once a step, and for every sequence",
     ),
 )
+HALVES = Source(
+    "DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.4: two micro-batches overlap work and exchange"
+)
 # keeps a division by zero out of the branch that is not taken
 LEAST_MFU = sp.Float("1e-9")
 # keeps a division by zero out of a model without an output head
@@ -69,10 +72,13 @@ def prefill_shape(tokens: sp.Expr, sequences: sp.Expr, keys: sp.Expr) -> Shape:
     return replace(decode_shape(tokens, keys), sequences=sequences, causal=True, absorbed=False)
 
 
-def run_pass(graph: Graph, label: str, arch: Architecture, shape: Shape, logits: sp.Expr) -> Pass:
+def run_pass(
+    graph: Graph, label: str, arch: Architecture, shape: Shape, logits: sp.Expr, halved: sp.Symbol | None = None
+) -> Pass:
     """Define one pass of a load through the model, with `logits` rows through the output head.
 
     Layers that do not divide evenly over the stages lengthen it, as does the output head on the last: every stage waits for the fullest.
+    `halved`: 1 where the load goes as two halves, one computing while the other's tokens are exchanged between experts.
     """
     exchanges = _exchanges(graph, label, arch, shape)
     layers = [_layer(graph, f"{label}_{i}", kind, f"layers.{i}", shape) for i, kind in enumerate(arch.layers)]
@@ -84,6 +90,8 @@ def run_pass(graph: Graph, label: str, arch: Architecture, shape: Shape, logits:
     )
     shares = _work_shares(graph, label, layers, counts, last, uneven)
     shares |= _exchange_shares(graph, label, arch, counts, exchanges, uneven)
+    if halved is not None and exchanges.experts:
+        shares |= _in_halves(graph, label, halved, shares, layers, counts)
     shares["launch"] = graph.let(
         f"launch_{label}",
         "s",
@@ -236,6 +244,23 @@ def _exchange_shares(
         "expert": graph.let(f"experts_{label}", "s", f"expert exchange of {label}", expert),
         "pipeline": graph.let(f"pipeline_{label}", "s", f"hand-overs of {label}", leaf.pp * exchanges.handover),
     }
+
+
+def _in_halves(
+    graph: Graph, label: str, halved: sp.Symbol, shares: dict[str, sp.Symbol], layers: list[LayerWork], counts: list[sp.Symbol]
+) -> dict[str, sp.Symbol]:  # fmt: skip
+    """Define memory and exchange shares of a load in two halves: weights are read by both, the work of one hides the other's exchange."""
+    weights = sp.Add(*(count * work.weight_bytes_read for count, work in zip(counts, layers, strict=True))) / W
+    memory = graph.let(
+        f"memory_halved_{label}", "s", f"time of memory-bound operations of {label}, in halves where asked",
+        shares["memory"] + halved * minimum(weights, shares["memory"]), source=HALVES,
+        assumes=("operations bound by compute take as long in halves",),
+    )  # fmt: skip
+    exchanged = graph.let(
+        f"experts_shown_{label}", "s", f"expert exchange of {label} that no work hides",
+        maximum(0, shares["expert"] - halved * (shares["compute"] + memory)), source=HALVES,
+    )  # fmt: skip
+    return {"memory": memory, "expert": exchanged}
 
 
 def _reduces(kind: LayerKind) -> int:

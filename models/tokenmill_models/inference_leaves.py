@@ -89,6 +89,10 @@ reserved_tokens = declare(
 graph_launch = declare(
     "graph_launch", "1", "1 where steps are launched as a captured graph, 0 eager", origin="input.engine.graph"
 )
+two_batches = declare(
+    "two_batches", "1", "1 where a pass goes in two halves, one computing while the other is exchanged between experts",
+    origin="input.engine.two_batches",
+)  # fmt: skip
 
 step_seconds_graph = declare(
     "engine_step_graph", "s", "scheduling, sampling and launch of a step, graph launch", origin="engine.step_graph"

@@ -50,6 +50,8 @@ INPUTS = (
     Input("engine.name", "name", "serving engine; an unknown one takes the generic class", default="generic"),
     Input("engine.version", "name", "version of the engine, free text"),
     Input("engine.graph", "flag", "whether steps are launched as a captured graph", leaf.graph_launch, default=True),
+    Input("engine.two_batches", "flag", "pools apart: whether a pass goes in two halves, one computing while the other is exchanged between experts",
+          leaf.two_batches, default=False),
     Input("engine.context_limit", "number", "longest sequence the engine must hold, tokens", leaf.context_limit, minimum=1),
     Input("engine.kv_memory", "number", "KV bytes a chip, held", leaf.held_kv, dimension="B", default=0.0),
     Input("engine.reserved_tokens", "number", "contiguous cache: tokens that every sequence reserves from its start; 0: pages as it grows",

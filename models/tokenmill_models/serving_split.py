@@ -44,7 +44,7 @@ def decode_role(arch: Architecture) -> Role:
     decoded = request.group_batch * checked(graph)
     shape = decode_shape(decoded, request.context, request.group_batch)
     drafting = draft_time(graph, request.group_batch, request.context)
-    plain = with_draft(graph, run_pass(graph, "plain", arch, shape, decoded), "plain", drafting)
+    plain = with_draft(graph, run_pass(graph, "plain", arch, shape, decoded, leaf.two_batches), "plain", drafting)
     memory = define_memory(graph, arch, request.group_batch, request.context)
     step = graph.let("step_time", "s", "time of a step", plain.time)
     hold = graph.let("slot_time", "s", "time a request holds a slot", request.steps * step)
@@ -116,7 +116,8 @@ def prefill_role(arch: Architecture, images: bool = False) -> Role:
     graph = Graph()
     request = define_request(graph, leaf.groups)
     carried = graph.let("prefill_carried", "1", "prompt tokens of a pass", minimum(leaf.chunk, request.computed))
-    one = run_pass(graph, "prompt", arch, prefill_shape(carried, sp.Integer(1), request.prompt_keys), sp.Integer(1))
+    shape = prefill_shape(carried, sp.Integer(1), request.prompt_keys)
+    one = run_pass(graph, "prompt", arch, shape, sp.Integer(1), leaf.two_batches)
     if images:
         one = with_images(graph, arch, one, "prompt", carried, request)
     memory = define_memory(graph, arch, leaf.chunk, leaf.input_tokens)

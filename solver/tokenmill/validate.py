@@ -38,6 +38,7 @@ EVALUATORS: dict[str, str] = {
     "helix_layer_profiles": "tokenmill.validate_serving",
     "kernel_profiles": "tokenmill.validate_serving",
     "reported_cases": "tokenmill.validate_serving_memory",
+    "deepseek_serving": "tokenmill.validate_serving_fleet",
     "request_logs": "tokenmill.validate_serving_logs",
     "nccl": "tokenmill.validate_links",
     "allreduce": "tokenmill.validate_links",

@@ -231,6 +231,22 @@ def test_graph_launch_is_faster_than_eager():
     assert eager == pytest.approx(2e-3 + max(work, 24 * 2e-4))
 
 
+def test_halves_of_a_batch_hide_each_other_s_exchange():
+    """Work and exchange take the longer of the two; the weights, which bound this small batch, are read by both halves."""
+    role = built("experts")["decode"]
+    laid = {"axis__attention_dp": 2.0, "axis__ep": 2.0, "axis__batch": 16.0}
+    plain, halved = (evaluate(role, MOE, **laid, input__engine__two_batches=on) for on in (0.0, 1.0))
+    work = plain["compute_bound_plain"] + plain["memory_bound_plain"]
+    weights = sum(
+        arch_value(MOE, f"layers.{i}.count") * plain[f"weights_read_plain_{i}"] for i in range(len(MOE.layers))
+    )
+    twice = work + min(weights / 3e12, plain["memory_bound_plain"])
+    assert plain["experts_plain"] > 0
+    assert halved["step_time"] == pytest.approx(
+        plain["step_time"] - work - plain["experts_plain"] + max(twice, plain["experts_plain"])
+    )
+
+
 def test_shares_sum_to_the_step():
     for role in built("experts").values():
         found = evaluate(role, MOE, **{k.replace(".", "__"): v for k, v in ENGINE.items()}, axis__tp=2.0, axis__ep=2.0)
