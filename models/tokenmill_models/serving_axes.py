@@ -11,6 +11,7 @@ from tokenmill_models.speculation import CODES
 from tokenmill_models.stage import Axis
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp8-row", "fp8-block", "mxfp8", "int8", "int4", "nvfp4", "mxfp4", "fp32", "tf32")
+MIXED = ("fp8-mlp",)
 GGUF = (
     "q2_k", "q3_k_m", "q3_k_xl", "q4_0", "q4_k_m", "q4_k_xl", "q5_k_m", "q6_k", "q6_k_xl", "q8_0", "q8_k_xl",
     "iq2_xxs", "iq3_xxs",
@@ -35,7 +36,7 @@ AXES = {
             "attention_dp", "engine.attention_dp", (1, 2, 4, 8, 16, 32, 64, 72, 128, 256),
             "groups of ranks that each attend to their own sequences", leaf.attention_dp, default=(1,),
         ),
-        Axis("weights", "precision.weights", (*PRECISIONS, *GGUF), "format of the weights", default=PUBLISHED),
+        Axis("weights", "precision.weights", (*PRECISIONS, *MIXED, *GGUF), "format of the weights", default=PUBLISHED),
         Axis("experts", "precision.experts", (*PRECISIONS, *GGUF), "format of the routed experts' weights", default=PUBLISHED),
         Axis("compute", "precision.compute", PRECISIONS, "format in which products are computed", default=PUBLISHED),
         Axis("kv", "precision.kv", ("bf16", "fp16", "fp8", "int8", "nvfp4", "int4"), "format of the KV cache", default=("bf16",)),

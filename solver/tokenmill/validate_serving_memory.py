@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenmill.catalog import load_catalog
+from tokenmill.imports.architecture import load_architecture
 from tokenmill.validate import Evaluation, Outcome
 from tokenmill.validate_cases import Case, Prediction, Predictor
 from tokenmill.validate_serving_rows import model_of, names, read_rows, system_of
@@ -17,6 +18,11 @@ BUDGET, LARGE_BUDGET, LARGE = 2048.0, 8192.0, 70 * GIB
 """Tokens of a step where a report states none, and on devices of so much memory: defaults of vLLM's second engine."""
 SECOND_ENGINE, SECOND_ISSUE = (0, 8), 14000
 """Release, and number of the report, from which vLLM runs its second engine; the first passed the longest prompt whole when it started."""
+SEEN = 0.986
+"""Memory that a program sees over the nominal one, of a report that does not print it: the median of those that do."""
+COMPRESSED = (0, 7)
+"""Release from which vLLM keeps the latent of latent attention; before, keys and values of all heads, each padded to `PADDED`."""
+PADDED = 256.0
 STARTED = {"works": True, "fails_init": False, "oom": False, "works_short": False}
 OTHER_FORMS = ("PP2", "layer split")
 ENGINES = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "trtllm", "LMDeploy": "lmdeploy"}
@@ -49,9 +55,18 @@ def _unusable(entry: Mapping[str, str]) -> str:
         return "the catalogue has no such model"
     if entry["weights_dtype"] not in names()["precisions"]:
         return "its format is not offered"
-    if system_of(entry["gpu"], int(entry["num_gpus"] or 1)) is None:
+    if system_of(_device(entry), int(entry["num_gpus"] or 1)) is None:
         return "its device is not named, or not in the catalogue"
     return ""
+
+
+def _device(entry: Mapping[str, str]) -> str:
+    """Return the device of a report: another than it names where what it printed shows so."""
+    return str(names()["devices_shown"].get(entry["id"], entry["gpu"]))
+
+
+def _release(entry: Mapping[str, str]) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", entry["engine_version"])[:2])
 
 
 def _prints(entry: Mapping[str, str]) -> bool:
@@ -60,13 +75,13 @@ def _prints(entry: Mapping[str, str]) -> bool:
 
 def _printed(entry: Mapping[str, str], found: Prediction) -> list[Outcome]:
     """Tokens of a cache whose memory is printed."""
-    chip = names()["accelerators"][entry["gpu"]]["chip"]
+    chip = names()["accelerators"][_device(entry)]["chip"]
     return [Outcome(chip, TOKENS, entry["source"], found.figures[TOKENS], float(entry["kv_cache_tokens"]))]
 
 
 def _from_setup(entry: Mapping[str, str], found: Prediction) -> list[Outcome]:
     """Memory left for the cache, and whether the engine started."""
-    chip = names()["accelerators"][entry["gpu"]]["chip"]
+    chip = names()["accelerators"][_device(entry)]["chip"]
     outcomes: list[Outcome] = []
     printed = float(entry["kv_available_gib_per_gpu"] or 0) * GIB
     if not printed and entry["kv_cache_tokens"] and found.figures[TOKENS]:
@@ -84,7 +99,7 @@ def _budget(entry: Mapping[str, str], chip: str) -> float:
     if entry["max_batched_tokens"]:
         return float(entry["max_batched_tokens"])
     number = re.search(r"vllm#(\d+)$", entry["source"])
-    release = tuple(int(part) for part in re.findall(r"\d+", entry["engine_version"])[:2])
+    release = _release(entry)
     first = (
         release < SECOND_ENGINE
         if release
@@ -95,13 +110,27 @@ def _budget(entry: Mapping[str, str], chip: str) -> float:
     return LARGE_BUDGET if load_catalog().chip(chip).capacity > LARGE else BUDGET
 
 
+def _weights(entry: Mapping[str, str]) -> str:
+    """Return the format of the weights: the checkpoint's own where it keeps some of them wider than its name says."""
+    return str(names()["checkpoints"].get(entry["model"]) or names()["precisions"][entry["weights_dtype"]])
+
+
+def _expanded(entry: Mapping[str, str], model: str, ranks: int) -> float:
+    """Return the cache of a token on a rank over that of a latent, of releases that do not keep latents."""
+    release = _release(entry)
+    mixer = load_architecture(model).layers[-1].mixer
+    if entry["engine"] != "vLLM" or not release or release >= COMPRESSED or not mixer.kv_lora_rank:
+        return 1.0
+    return 2 * PADDED * mixer.heads / ranks / mixer.kv_elements
+
+
 def _case(entry: Mapping[str, str], held: bool) -> Case:
     """Return a start as a problem; `held`: with the memory of the cache as it was printed."""
     ranks = int(entry["num_gpus"] or 1)
     replicas = ranks // int(entry["tensor_parallel"] or 1)
-    chip = names()["accelerators"][entry["gpu"]]["chip"]
+    chip = names()["accelerators"][_device(entry)]["chip"]
     stated = float(entry["gpu_memory_gib_reported"] or 0) * GIB / load_catalog().chip(chip).capacity
-    fraction = float(entry["memory_fraction"] or 0.9) * (stated or 1.0)
+    fraction = float(entry["memory_fraction"] or 0.9) * (stated or (1.0 if held else SEEN))
     words = names()["precisions"]
     model = str(model_of(entry["model"]))
     engine: dict[str, Any] = {
@@ -109,19 +138,19 @@ def _case(entry: Mapping[str, str], held: bool) -> Case:
         "attention_dp": replicas, "kv_memory": float(entry["kv_available_gib_per_gpu"]) * GIB if held else 0.0,
     }  # fmt: skip
     if entry["max_model_len"]:
-        engine["context_limit"] = float(entry["max_model_len"])
+        engine["context_limit"] = float(entry["max_model_len"]) * _expanded(entry, model, ranks // replicas)
     workload = {
         "demand": {"input_tokens": 16.0, "output_tokens": 16.0, "arrivals": {"concurrency": float(replicas)}},
         "engine": engine,
         "layout": {"tp": ranks // replicas, "pp": 1, **({"ep": ranks} if replicas > 1 else {})},
-        "precision": {"weights": words[entry["weights_dtype"]], "kv": words[entry["kv_dtype"]]},
+        "precision": {"weights": _weights(entry), "kv": words[entry["kv_dtype"]]},
         "memory_fraction": min(1.0, fraction),
     }
     return Case(
         entry["id"],
         chip,
         entry["source"],
-        str(system_of(entry["gpu"], ranks)),
+        str(system_of(_device(entry), ranks)),
         model,
         workload,
         names()["stage"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tokenmill import validate_serving_memory
 from tokenmill.validate_serving_fleet import NODES, evaluate, lengths_of_day
 
 FILE = "deepseek_serving"
@@ -29,3 +30,13 @@ def test_every_row_is_scored_read_or_left_out_for_a_reason():
     traffic = 7
     assert pools + traffic + sum(found.left_out.values()) == found.rows_in_file
     assert all(found.left_out)
+
+
+def test_what_fails_to_start_is_known_by_weights_cache_and_device():
+    """405B: 487 GB of weights on 8 x 80 GB and a step of 131,072 tokens; DeepSeek-V2 before vLLM kept latents; a long context."""
+    found = validate_serving_memory.evaluate("reported_cases")
+    tried = [o.fits for o in found.outcomes if o.fits is not None]
+    failed = [predicted for measured, predicted in tried if not measured]
+    worked = [predicted for measured, predicted in tried if measured]
+    assert sum(not predicted for predicted in failed) >= 5
+    assert sum(worked) >= 0.95 * len(worked)
