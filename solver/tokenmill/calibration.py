@@ -15,12 +15,24 @@ from tokenmill.calibration_memory import calibrate_memory
 from tokenmill.calibration_serving import calibrate_serving
 from tokenmill.calibration_training import calibrate_training
 from tokenmill.catalog import load_catalog
+from tokenmill.measured_runs import read_runs
 
 
-def calibrate(into: Path | None = None) -> dict[str, Any]:
-    """Fit all constants and write them below `into` (the catalogue's ``efficiency`` folder where None); return how many by table."""
+def calibrate(into: Path | None = None, own: Path | None = None) -> dict[str, Any]:
+    """Fit all constants and write them below `into` (the catalogue's ``efficiency`` folder where None); return how many by table.
+
+    `own`: a file of steps that a user measured (`measured_runs`); then the constants of training alone are fitted, on the
+    shipped measurements and these together.
+
+    Raises
+    ------
+    ProblemError
+        For mistakes in the user's file.
+    """
     folder = into or data.path("catalog") / "efficiency"
     folder.mkdir(parents=True, exist_ok=True)
+    if own is not None:
+        return {"tables": calibrate_training(folder, read_runs(own)), "folder": str(folder)}
     kernels = fit_kernels(data.path("measured") / "kernels", load_catalog())
     write_constants(kernels, folder / "kernels.csv")
     experts = fit_experts(data.path("measured") / "kernels", load_catalog())

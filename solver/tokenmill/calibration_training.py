@@ -44,6 +44,8 @@ LEAST_ROWS = 10
 SPREAD = 0.05
 """Relative error from which a row counts linearly."""
 FOLDS = ("even", "odd")
+OWN = "own"
+"""What the rows of a user's file go under."""
 MOST_KNOWN = 40
 """Predictions that are kept of a batch of held layouts."""
 ROUNDS = 2
@@ -86,11 +88,12 @@ FREE = (
 
 
 class Steps:
-    """Measured step times with a predictor of all of them."""
+    """Measured step times, the shipped ones and a user's `own`, with a predictor of all of them."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, own: Sequence[Measured] = ()) -> None:
         self.catalog = catalog
         found = [(name, row) for name in READERS for row in measured(name)[0] if "step_time" in row.values]
+        found += [(OWN, row) for row in own]
         self.files = np.array([name for name, _ in found])
         self.rows: list[Measured] = [row for _, row in found]
         self.seconds = np.array([row.values["step_time"] for row in self.rows])
@@ -205,9 +208,9 @@ def _told(one: Free, steps: Steps, part: NDArray[np.bool_]) -> bool:
     return any(_bears(one, row, steps.catalog) for row, used in zip(steps.rows, part, strict=True) if used)
 
 
-def calibrate_training(folder: Path) -> dict[str, int]:
+def calibrate_training(folder: Path, own: Sequence[Measured] = ()) -> dict[str, int]:
     """Fit the constants of training, write them with those of both halves and the residuals; return lines by table."""
-    steps = Steps(load_catalog())
+    steps = Steps(load_catalog(), own)
     halves = {"even": steps.even & steps.usable, "odd": ~steps.even & steps.usable}
     fits = {fold: fit_steps(steps, part) for fold, part in halves.items()}
     other = np.where(steps.even, steps.predict(table_of(fits["odd"])), steps.predict(table_of(fits["even"])))

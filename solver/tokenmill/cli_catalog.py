@@ -141,6 +141,24 @@ def import_trace(
     return 0
 
 
+@import_app.command("measured")
+def import_measured(file: File, json: Json = False) -> int:
+    """Read steps that you measured (CSV) and lay them beside predictions; calibrate FILE fits on them."""
+    from tokenmill.measured_runs import beside, errors_by_system, read_runs
+    from tokenmill.report.text_words import percent
+
+    found = beside(read_runs(_readable(file)))
+    if json:
+        out.write_json({"schema": 1, "rows": [{**asdict(one), "error": one.error} for one in found]})
+        return 0
+    for one in found:
+        said = one.reason if one.error is None else f"predicted {one.predicted:.4g} s, {100 * one.error:+.1f}%"
+        typer.echo(f"{one.row}: measured {one.measured:.4g} s on {one.system}, {said}")
+    for system, (rows, error, bias) in errors_by_system(found).items():
+        typer.echo(f"{system}: {rows} rows, median error {percent(error)}, bias {100 * bias:+.1f}%")
+    return 0
+
+
 @import_app.command("calculon")
 def import_calculon(file: File, json: Json = False) -> int:
     """Read an execution, application or system file of calculon: what a problem file takes of it."""

@@ -64,15 +64,18 @@ def _cell(row: dict[str, Any], key: str) -> str:
 
 
 def calibrate(
+    file: Annotated[
+        Path | None, typer.Argument(help="Steps that you measured (CSV), fitted with the shipped ones: training alone.")
+    ] = None,
     into: Annotated[
         Path | None, typer.Option("--into", metavar="DIR", help="Where the constants go (absent: the catalogue).")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Fit the constants of chips on the shipped measurements and write them as data (needs scipy)."""
+    """Fit the constants of chips on the shipped measurements, and on yours, and write them as data (needs scipy)."""
     from tokenmill.calibration import calibrate as fit
 
-    report = fit(into)
+    report = fit(into, file)
     if json:
         out.write_json({"schema": 1, **report})
         return 0
