@@ -27,6 +27,7 @@ FIGURE_OF = {
     "reserved_memory": "memory.total",
     KERNELS_ALONE: "mfu",
 }
+MEMORY = ("memory.allocated", "memory.total")
 UNFITTED = {name: float(name != leaf.layer_seconds.name) for name in SYMBOLS.values()}
 """Training at the speed of single kernels, without launches, with every exchange of gradients hidden: what kernel times alone say."""
 
@@ -128,28 +129,35 @@ def classes_of(case: Case, catalog: Catalog) -> tuple[str, ...]:
 
 
 @cache
-def left_out_residuals() -> Mapping[str, tuple[NDArray[np.str_], NDArray[np.float64]]]:
-    """Return groups and log(measured/predicted) of all measured steps by class of residuals, each predicted without its half."""
-    found: dict[str, list[tuple[str, float]]] = {}
+def left_out_residuals() -> Mapping[tuple[str, str], tuple[NDArray[np.str_], NDArray[np.float64]]]:
+    """Return groups and log(measured/predicted) of all measured rows by figure and class of residuals, each predicted without its half;
+    of memory, all rows are of one class more ("").
+    """
+    found: dict[tuple[str, str], list[tuple[str, float]]] = {}
     for pair in (pair for name in READERS for pair in pairs(name)[0]):
-        time = pair.row.values.get("step_time")
-        if pair.predicted is None or time is None or not (pair.row.fit or sparse(pair.row.case.model)):
+        if pair.predicted is None:
             continue
-        one = (pair.row.case.group, log(time / pair.predicted.figures["step_time"]))
-        for name in classes_of(pair.row.case, load_catalog()):
-            found.setdefault(name, []).append(one)
+        classes = classes_of(pair.row.case, load_catalog())
+        for metric, value in pair.row.values.items():
+            figure = FIGURE_OF[metric]
+            timed = figure not in MEMORY
+            if timed and not (metric == "step_time" and (pair.row.fit or sparse(pair.row.case.model))):
+                continue
+            one = (pair.row.case.group, log(value / pair.predicted.figures[figure]))
+            for name in classes if timed else (*classes, ""):
+                found.setdefault((figure, name), []).append(one)
     return {name: (np.array([g for g, _ in one]), np.array([x for _, x in one])) for name, one in found.items()}
 
 
 def interval(pair: Pair, figure: str, predicted: float) -> tuple[float, float] | None:
-    """Return the 80% interval of a step time from the residuals of other groups, None where none are known.
+    """Return the 80% interval of a step time or a memory from the residuals of other groups, None where none are known.
 
     They are of the narrowest class that has `LEAST_ROWS` of them.
     """
-    if figure != "step_time":
+    if figure != "step_time" and figure not in MEMORY:
         return None
-    for name in classes_of(pair.row.case, load_catalog()):
-        groups, logs = left_out_residuals().get(name, (np.array([], str), np.array([])))
+    for name in (*classes_of(pair.row.case, load_catalog()), ""):
+        groups, logs = left_out_residuals().get((figure, name), (np.array([], str), np.array([])))
         others = logs[groups != pair.row.case.group]
         if others.size >= LEAST_ROWS:
             low, high = log_quantiles(others)

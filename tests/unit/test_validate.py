@@ -125,7 +125,7 @@ def test_an_interval_leaves_its_own_group_out(monkeypatch: pytest.MonkeyPatch) -
     narrow, *_ = validate_steps.classes_of(row.case, load_catalog())
     groups = np.array([row.case.group] * 12 + ["another"] * 12)
     logs = np.array([5.0] * 12 + [i / 100 for i in range(12)])
-    monkeypatch.setattr(validate_steps, "left_out_residuals", lambda: {narrow: (groups, logs)})
+    monkeypatch.setattr(validate_steps, "left_out_residuals", lambda: {("step_time", narrow): (groups, logs)})
     found = validate_steps.interval(validate_steps.Pair(row, None), "step_time", 2.0)
     assert found is not None
     assert found[0] >= 2.0
