@@ -32,12 +32,21 @@ def check_problem(problem: Problem, state: Reading, stages: Mapping[str, StageMo
         path = state.places.get(id(workload), "workload")
         if workload.deadline is not None and workload.deadline <= workload.starts:
             state.refuse(f"{path}.deadline", f"{workload.deadline:g} s", f"after starts, {workload.starts:g} s")
+        if workload.deadline is not None and stages[workload.stage].demand is not None:
+            _standing(workload, path, state, stages)
     _circles(problem.workloads, state)
     objectives = tuple(
         _objective(item, state.places.get(id(item), "objective"), problem.workloads, state, stages)
         for item in problem.objectives
     )
     return Problem(**{**problem.__dict__, "objectives": objectives})
+
+
+def _standing(workload: Workload, path: str, state: Reading, stages: Mapping[str, StageModel]) -> None:
+    """Note a deadline of work that arrives for as long as the horizon lasts: nothing would keep it."""
+    ending = listed(name for name, stage in stages.items() if stage.demand is None)
+    found = f"{workload.deadline:g} s for {workload.stage}, whose demand stands for as long as the horizon lasts"
+    state.refuse(f"{path}.deadline", found, f"no deadline; work that is there from the start and ends: {ending}")
 
 
 def _price(price: PriceOverride, state: Reading) -> None:

@@ -79,8 +79,12 @@ def _workload(stage: StageModel) -> Iterator[str]:
     yield _line("stage", f'"{stage.name}"', "the step of the model's life", given=True)
     for label, (_, key) in keys_of(Workload).items():
         item = keys.common.get(label)
-        if key.kind in ("model", "number") and (item or label != "model"):
-            default = {"deadline": DEADLINE, "starts": 0.0}.get(label)
+        if label == "deadline" and stage.demand is not None:  # its demand stands: nothing ends
+            continue
+        if label == "quality":
+            yield _line(label, "{ int4 = 0.98 }", key.doc)
+        elif key.kind in ("model", "number") and (item or label != "model"):
+            default = {"deadline": DEADLINE, "starts": 0.0, "min_quality": 0.0}.get(label)
             yield _line(label, _text(key, default), item.doc if item else key.doc, given=bool(item and item.required))
     lines = _lines(stage, keys)
     for table in sorted({table for table, _ in lines}):
