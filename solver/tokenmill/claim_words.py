@@ -55,6 +55,8 @@ def read_claim(path: Path) -> dict[str, Any]:
         Where the file cannot be read, a key is unknown, or text, metric, value or source is missing.
     """
     try:
+        if path.exists() and not path.is_file():  # a device or pipe never ends
+            raise OSError("no regular file")
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ProblemError([Mistake(str(path), str(error), "a readable TOML file with a [claim]")]) from error

@@ -107,6 +107,8 @@ def _expect(data: Any, kind: type, allowed: str, place: str) -> None:
 def read(path: Path) -> Plan:
     """Read a plan from a JSON file; see `plan.load_plan`."""
     try:
+        if path.exists() and not path.is_file():  # a device or pipe never ends
+            raise ValueError("no regular file")
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ProblemError([Mistake(str(path), str(error), "a readable JSON file with a plan")]) from error

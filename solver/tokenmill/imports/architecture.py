@@ -16,6 +16,7 @@ from tokenmill.catalog_tables import read_precisions
 from tokenmill.errors import CatalogError, ImportFileError, nearest
 from tokenmill.imports.families.assemble import assemble
 from tokenmill.imports.families.config import Config
+from tokenmill.imports.files import check_file
 from tokenmill_models.architecture import (
     Architecture,
     indexer_bytes_per_token,
@@ -39,8 +40,7 @@ def short_name(full: str) -> str:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ImportFileError(f"{path}: found {path.stat().st_size} bytes; allowed: at most {LARGEST_FILE}")
+        check_file(path, LARGEST_FILE)
         fields = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error

@@ -13,6 +13,7 @@ from typing import Any
 
 from tokenmill.errors import ImportFileError
 from tokenmill.imports.architecture import LARGEST_FILE
+from tokenmill.imports.files import check_file
 
 Fields = Mapping[str, Any]
 
@@ -144,8 +145,7 @@ class Foreign:
 
 def _read(path: Path, tool: str, forms: tuple[Form, ...]) -> Imported:
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ImportFileError(f"{path}: found {path.stat().st_size} bytes; allowed: at most {LARGEST_FILE}")
+        check_file(path, LARGEST_FILE)
         fields = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.errors import ImportFileError, nearest
+from tokenmill.imports.files import check_file
 from tokenmill.imports.topology_smi import graph_from_smi
 from tokenmill.topology import Machine, default_latency, machine_from
 from tokenmill.units import QuantityError, parse_quantity
@@ -63,8 +64,7 @@ def read_graph(path: str | Path, *, nvlink: float | None = None, pcie: float | N
     """Return the checked digraph of a topology file (see `read_topology`)."""
     path = Path(path)
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ImportFileError(f"{path}: found {path.stat().st_size} bytes; allowed: at most {LARGEST_FILE}")
+        check_file(path, LARGEST_FILE)
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ImportFileError(f"{path}: found no readable text ({error}); allowed: a topology file") from None

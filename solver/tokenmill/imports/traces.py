@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill.errors import ImportFileError
+from tokenmill.imports.files import check_file
 
 LARGEST_FILE = 512 * 2**20  # bytes on disk; a million requests are some 50 MB
 LARGEST_COUNT = 10**8  # tokens of one prompt or answer
@@ -163,8 +164,7 @@ def read_trace(path: Path | str) -> Trace:
     """
     file = Path(path)
     try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise ImportFileError(f"{file}: found {file.stat().st_size} bytes; allowed: at most {LARGEST_FILE}")
+        check_file(file, LARGEST_FILE)
         opened = gzip.open if file.suffix == ".gz" else open
         with opened(file, "rt", encoding="utf-8-sig", newline="") as lines:
             return _read(file, lines)
