@@ -98,15 +98,15 @@ def _unusable(row: Row) -> str:
         "no sequence length or micro-batch is stated": not row["seq_len"] or not (row["micro_batch"] or tool == "InternEvo"),
         "no peak is stated": not row["peak_mem_gb"] and row["fits"] != "no",
         "weights of 2 or 8 bits": row["quant_bits"] not in ("4", "16"),
-        "what the tool does by default is not known": tool not in tools(),
         "a rounded figure of another run than the row's": row["framework"] == "axolotl",
         "one source whose rows contradict each other at equal tokens": row["group"] == "lf-wiki",
         "the optimiser steps inside the backward pass, or states or activations wait in host memory by a scheme of the tool": any(word in row["setting"] for word in CUMULATIVE)
         or (tool == "torchtune" and row["method"] == "full" and not row["recompute"]),
-        "examples of unstated lengths": "baseline" in row["setting"] or "Jul" in tool,
+        "examples of unstated lengths": "baseline" in row["setting"] or tool.endswith("(Jul 2024)"),  # too long to fit as stated
         "activations of recomputed layers wait in host memory": row["recompute"] == "offload",
         LOADING: tool.startswith("LitGPT") and row["sharding"] == "FSDP",
         "other matrices carry adapters": bool(row["lora_targets"]) and row["lora_targets"] not in TARGETS,
+        "what the tool does by default is not known": tool not in tools(),
     }  # fmt: skip
     return next((reason for reason, holds in reasons.items() if holds), "")
 
