@@ -48,6 +48,9 @@ store_unit_rate = declare("store_unit_rate", "B/s", "bandwidth that a provisione
 store_connection = declare("store_connection", "B/s", "bandwidth of one connection to the store", origin="store.connection_rate", sign="positive")  # fmt: skip
 store_requests = declare("store_requests", "1/s", "reads a second that one prefix of the store answers", origin="store.requests", sign="positive")  # fmt: skip
 request_price = declare("request_price", "USD", "price of a read request", origin="store.request_price")
+write_request_price = declare(
+    "write_request_price", "USD", "price of a write request", origin="store.write_request_price"
+)
 
 AN_HOUR = constant("an_hour", 3600.0, "s", "an hour")
 HASH = constant("minhash_hash", 8.0, "B", "bytes of a hash of a signature")

@@ -144,7 +144,10 @@ def storage_role(operators: tuple[Operator, ...], in_memory: bool) -> Role:
         "bytes_kept": flow.kept,
         "bandwidth": bandwidth,
         "wall_time": time,
-        "request_cost": graph.let("storage_request_cost", "USD", "price of all requests, beside the rent", moved / own.object_bytes * own.request_price),
+        "request_cost": graph.let(
+            "storage_request_cost", "USD", "price of all requests, beside the rent",
+            (flow.read * own.request_price + flow.written * own.write_request_price) / own.object_bytes,
+        ),
         "sized_by_capacity": graph.let("storage_sized_by", "1", "units that capacity asks for over those that throughput asks for", by_size / by_rate),
     }  # fmt: skip
     return Role(STORE, "part", (own.PACE,), graph, rules, (), ports, figures, {"store": time}, hardware="store")

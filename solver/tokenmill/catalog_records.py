@@ -283,6 +283,12 @@ class Store:
         figure = self.figures.get("usd_per_1000_reads")
         return 0.0 if figure is None else figure.value / 1000
 
+    @property
+    def write_request_price(self) -> float:
+        """USD of one write request: many times that of a read."""
+        figure = self.figures.get("usd_per_1000_writes")
+        return 0.0 if figure is None else figure.value / 1000
+
 
 @dataclass(frozen=True)
 class Rate:

@@ -62,6 +62,15 @@ def rate(id):
 HELD = "[workload.cpu]\nchips = {}\n[workload.storage]\nchips = {}"
 
 
+def test_requests_by_hand():
+    plan = solved(pools=HELD.format(100, 500), store="object-store")
+    found = next(pool for pool in plan.workloads["text"].pools if pool.name == "storage").predicted["request_cost"]
+    # objects of 1 GB; list prices of the class: $0.0004 a thousand reads, $0.005 a thousand writes
+    tokens = 100e12 * 4.0 / 4.2
+    reads, writes = (2 * 100e12 + tokens) / 1e9, (100e12 + 2 * tokens) / 1e9
+    assert found == pytest.approx(reads * 0.0004 / 1000 + writes * 0.005 / 1000)
+
+
 def test_bytes_work_and_time_by_hand():
     found = solved(pools=HELD.format(100, 500)).workloads["text"].totals
     # the filter keeps all, tokens of 4 bytes take 4/4.2 of their text, and the last step copies them
