@@ -13,6 +13,7 @@ from tokenmill_models.architecture import Architecture
 from tokenmill_models.collectives import group_leaves, send
 from tokenmill_models.formula import Graph, Source, maximum
 from tokenmill_models.operations_parts import ONE, arch_leaf
+from tokenmill_models.rl_lengths import longest_of
 from tokenmill_models.rl_rollout import held_chips, idle_and_limit, substituted, sync_group, sync_ports
 from tokenmill_models.stage import Axis, Group, Role, Rule
 from tokenmill_models.training import Passes, define_step, full_passes, rows_of_rank, stage_layers
@@ -79,7 +80,9 @@ def trainer_role(arch: Architecture) -> Role:
     expert_shared = graph.let("expert_shared", "1", "ranks that share one copy of an expert's states",
                               place.block / (leaf.expert_tp * leaf.ep) * place.far)  # fmt: skip
     rows = rows_of_rank(graph)
-    longest = own.PROMPT.mean + sp.Piecewise((own.limit, own.limit > 0), (own.ANSWER.mean, True))
+    # without a limit the longest answer is as long as the rollouts expect it
+    free = own.ANSWER.quantile(longest_of(own.answers))
+    longest = own.PROMPT.mean + sp.Piecewise((own.limit, own.limit > 0), (free, True))
     widest = graph.let(
         "rows_widest", "1", "tokens of the micro-batch that holds the longest answer", maximum(rows, longest / leaf.cp)
     )

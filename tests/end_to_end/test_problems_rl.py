@@ -1,6 +1,8 @@
 """The problem files of reinforcement learning, their answers held to reasons of their own; and what must hold of every such run."""
 
+from math import exp, log, sqrt
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given, settings
@@ -118,6 +120,21 @@ def test_answers_written_beside_training_use_both_kinds_of_server(plans):
 def test_rl_01_turns_with_short_answers():
     totals = small(output_tokens=200)
     assert totals["generation_share"] < 0.5
+
+
+def test_without_a_limit_the_trainer_holds_the_longest_answer_expected():
+    def activations(**changes):
+        plan = api.solve(load_problem({**SMALL, "workload": [{**SMALL["workload"][0], **changes}]}))
+        pools = plan.workloads["learn"].pools
+        return next(pool for pool in pools if pool.name == "trainer").predicted["memory"]["activations"]
+
+    # lognormal of mean 1000 whose 95th percentile is 2500; the longest of 128 x 8 lies at the quantile 2^(-1/1024) in the median
+    z = NormalDist().inv_cdf(0.95)
+    sigma = z - sqrt(z**2 - 2 * log(2.5))
+    longest = 1000 * exp(sigma * NormalDist().inv_cdf(2 ** (-1 / 1024)) - sigma**2 / 2)
+    free = activations()
+    assert free == pytest.approx(activations(output_limit=longest), rel=2e-3)
+    assert free > 1.2 * activations(output_limit=1000)
 
 
 def test_longer_answers_raise_the_share_of_writing():
