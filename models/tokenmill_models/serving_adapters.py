@@ -21,7 +21,7 @@ S_LORA = Source(
 )
 COUNT = "adapters.count"
 count = declare("adapter_count", "1", "adapters that every replica holds", origin=f"input.{COUNT}")
-rank = declare("adapter_rank", "1", "rank of the adapters that are served", origin="input.adapters.rank")
+rank = declare("served_adapter_rank", "1", "rank of the adapters that are served", origin="input.adapters.rank")
 INPUTS = (
     Input(COUNT, "number", "low-rank adapters that every replica holds in memory; requests choose among them evenly", count, default=0.0),
     Input("adapters.rank", "number", "rank of the adapters, which stand on all linear products but routed experts", rank, default=16.0, minimum=1),
