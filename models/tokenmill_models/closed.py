@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from tokenmill_models.formula import Formula, Source, register
-from tokenmill_models.symbols import declare
+from tokenmill_models.symbols import declare, uncapitalised
 
 DEFINITION = "definition"
 
@@ -34,5 +34,5 @@ def form(
     and sign of the symbol.
     """
     rounding = about.pop("rounding", None)
-    defined = declare(symbol[0], symbol[1], title[0].lower() + title[1:], **about)
+    defined = declare(symbol[0], symbol[1], uncapitalised(title), **about)
     return register(Formula(name, title, defined, expr, Source(source, steps), rounding, assumes, valid))

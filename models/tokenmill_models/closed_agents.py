@@ -8,7 +8,7 @@ import sympy as sp
 
 from tokenmill_models.formula import Formula, Source, register
 from tokenmill_models.roofline import FLOP_PER_MAC, F
-from tokenmill_models.symbols import declare
+from tokenmill_models.symbols import declare, uncapitalised
 
 GROWTH = Source(
     "arithmetic series: call i reads the first prompt and what i - 1 calls and tools have added",
@@ -51,7 +51,7 @@ def _given(name: str, dimension: str, doc: str, latex: str | None = None) -> sp.
 
 
 def _form(name: str, title: str, dimension: str, expr: sp.Expr, source: Source, **about: Any) -> Formula:
-    symbol = declare(name.replace("agents.", "agents_"), dimension, title[0].lower() + title[1:])
+    symbol = declare(name.replace("agents.", "agents_"), dimension, uncapitalised(title))
     return register(Formula(name, title, symbol, expr, source, **about))
 
 

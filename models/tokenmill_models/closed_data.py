@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from tokenmill_models.formula import Formula, Source, register
-from tokenmill_models.symbols import constant, declare
+from tokenmill_models.symbols import constant, declare, uncapitalised
 
 BANDS = Source(
     "Leskovec, Rajaraman and Ullman, Mining of Massive Datasets (3rd ed.), section 3.4: banding of MinHash signatures (Broder 1997)",
@@ -65,7 +65,7 @@ DECAY = constant(
 
 
 def _form(name: str, title: str, dimension: str, expr: sp.Expr, source: Source, **about: Any) -> Formula:
-    symbol = declare(name.replace("data.", "data_"), dimension, title[0].lower() + title[1:])
+    symbol = declare(name.replace("data.", "data_"), dimension, uncapitalised(title))
     return register(Formula(name, title, symbol, expr, source, **about))
 
 

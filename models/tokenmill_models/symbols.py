@@ -114,3 +114,8 @@ def latex_names() -> dict[sp.Symbol, str]:
 def constant(name: str, value: float, dimension: str, doc: str) -> sp.Symbol:
     """Declare a constant that carries a dimension (2 FLOP a multiply-add, seconds an hour)."""
     return declare(name, dimension, doc, origin=f"constant.{value!r}", sign="positive")
+
+
+def uncapitalised(title: str) -> str:
+    """Return a title as the meaning of its symbol: without its capital, unless an abbreviation begins it."""
+    return title if title[1:2].isupper() else title[0].lower() + title[1:]

@@ -7,7 +7,7 @@ import sympy as sp
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.formula import Formula, Source, register
 from tokenmill_models.roofline import FLOP_PER_MAC, F, M
-from tokenmill_models.symbols import constant, declare
+from tokenmill_models.symbols import constant, declare, uncapitalised
 
 KAPLAN = Source("Kaplan et al. 2020, Scaling Laws for Neural Language Models, arXiv:2001.08361, section 2.1")
 MEGATRON = Source("Narayanan et al. 2021, Efficient Large-Scale Language Model Training, arXiv:2104.04473, section 2.2")
@@ -61,7 +61,7 @@ def _form(
 ) -> Formula:
     return register(
         Formula(
-            name, title, declare(symbol[0], symbol[1], title[0].lower() + title[1:]), expr, source, rounding, assumes
+            name, title, declare(symbol[0], symbol[1], uncapitalised(title)), expr, source, rounding, assumes
         )
     )
 
