@@ -298,13 +298,14 @@ def _what_it_takes(facts: Facts, bound: Bound) -> list[str]:
 
 
 def _rent(facts: Facts) -> float | None:
-    """Return the rent of a device [USD/s]: as the claim states it, else what the catalogue knows on demand."""
+    """Return the rent of a device [USD/s]: as the claim states it, else the least that the catalogue knows on demand: a bound."""
     stated = said(facts.table.get("price"))
     if stated is not None:
         return parse_quantity(str(stated), "USD/s")
     chip = facts.hardware.chip
-    found = None if chip is None or chip.missing else facts.catalog.price(chip.id, "on-demand")
-    return None if found is None or found.per_chip_hour is None else found.per_chip_hour / HOUR
+    rows = [] if chip is None or chip.missing else facts.catalog.prices_of(chip.id, "on-demand")
+    known = [row.per_chip_hour for row in rows if row.per_chip_hour is not None and row.evidence != "guess"]
+    return min(known) / HOUR if known else None
 
 
 def _largest(facts: Facts, context: float) -> float:

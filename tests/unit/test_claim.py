@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -93,6 +94,18 @@ def test_the_price_holds_from_a_batch_that_is_not_said():
 
     assert price(least) <= 0.51 * 1.01 + 1e-9 < price(least - 2) * 1.02
     assert price(1) > 10 * 0.51
+
+
+def test_a_price_is_refused_only_below_the_cheapest_rent_on_offer():
+    rows = (data.path("catalog") / "prices" / "rental.csv").read_text().splitlines()
+    table = list(csv.DictReader(row for row in rows if not row.startswith("#")))
+    rents = [
+        float(row["usd_per_hour"]) / float(row["chips"])
+        for row in table
+        if row["chip"] == "h100-sxm" and row["market"] == "on-demand" and row["usd_per_hour"]
+    ]
+    assert answer("fifty-one-cents").bound.inputs["price"] == pytest.approx(min(rents) / 3600)
+    assert min(rents) < 0.5 * max(rents)  # a median would refuse what can be had
 
 
 def test_a_margin_is_checked_by_its_own_figures():
