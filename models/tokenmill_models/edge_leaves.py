@@ -33,6 +33,10 @@ host_bandwidth = declare(
 )  # fmt: skip
 host_link = declare("W_device_link", "B/s", "bandwidth of the link from the host to a card", origin="chip.host_link")
 host_layers = declare("host_layers", "1", "layers that stay in the host's memory", origin="axis.host_layers")
+experts_counted = declare(
+    "experts_counted", "1", "1 where the format of the weights is a mean over a file that counts the routed experts, 0 where they have their own",
+    origin="axis.weights",
+)  # fmt: skip
 whole_file = declare(
     "whole_file",
     "1",
@@ -67,14 +71,16 @@ embedding_held = declare(
 )  # fmt: skip
 
 _FORMATS = tuple(dict.fromkeys((*PRECISIONS, *GGUF)))
+BLOCKS = ("q8_0", "iq2_xxs-block", "iq3_xxs-block")
+"""Formats of GGUF that are of a block of weights, not a mean over a file."""
 HOST_LAYERS = (0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 72, 80, 96, 112)
 
 AXES = {
     axis.name: axis
     for axis in (
         Axis("weights", "precision.weights", _FORMATS, "format of the weights", default=PUBLISHED,
-             codes={word: {whole_file: float(word in GGUF)} for word in _FORMATS}),
-        Axis("experts", "precision.experts", _FORMATS, "format of the routed experts' weights", default=PUBLISHED),
+             codes={word: {whole_file: float(word in GGUF), experts_counted: float(word in GGUF and word not in BLOCKS)} for word in _FORMATS}),
+        Axis("experts", "precision.experts", tuple(dict.fromkeys((*_FORMATS, *BLOCKS))), "format of the routed experts' weights", default=PUBLISHED),
         Axis("compute", "precision.compute", PRECISIONS, "format in which products are computed", default=PUBLISHED),
         Axis("kv", "precision.kv", ("bf16", "fp16", "fp8", "q8_0", "int8", "q4_0", "int4"), "format of the KV cache", default=("bf16",)),
         Axis("pp", "layout.pp", (1, 2, 4, 8), "devices that the layers are split over", leaf.pp, default=(1,)),

@@ -47,8 +47,8 @@ class Work:
 
 
 def expert_bytes() -> sp.Expr:
-    """Bytes a weight of the routed experts: a whole file's mean counts them, too."""
-    return own.whole_file * leaf.bytes_weights + (1 - own.whole_file) * leaf.bytes_experts
+    """Bytes a weight of the routed experts: the mean of a file that counts them, else their own."""
+    return own.experts_counted * leaf.bytes_weights + (1 - own.experts_counted) * leaf.bytes_experts
 
 
 def ends_bytes() -> sp.Expr:

@@ -14,6 +14,7 @@ from tokenmill import data
 from tokenmill.catalog import load_catalog
 from tokenmill.validate import Evaluation, Outcome, fitted_half
 from tokenmill.validate_cases import Case, Predictor
+from tokenmill.validate_serving_rows import names
 
 FIGURES = ("tokens_per_second", "prefill_tokens_per_second", "ttft.mean", "memory.weights")
 FIGURE_OF = {"decode": "tokens_per_second", "prefill": "prefill_tokens_per_second", "ttft": "ttft.mean"}
@@ -102,11 +103,23 @@ def _row(entry: Mapping[str, str]) -> Row:
         "kernels": {"flash_attention": WITHOUT_FLASH not in entry["version"]},
         "layout": {"pp": int(entry["devices"])},
     }
-    if entry["weights"]:
-        workload["precision"] = {"weights": entry["weights"]}
+    stored = _stored(entry)
+    if stored:
+        workload["precision"] = stored
     model = _model(entry["model"]) or ""
     case = Case(entry["id"], entry["chip"], entry["device"], entry["chip"], model, workload, "edge")
     return Row(case, entry["test"], number / 1e3 if number is not None and entry["unit"] == "ms" else number)
+
+
+def _stored(entry: Mapping[str, str]) -> dict[str, str]:
+    """Return the formats of a row's weights: of files whose experts have one of their own, both."""
+    kept = names()["published"]
+    published = entry["version"] in kept["versions"] or entry["source"] in kept["sources"]
+    if entry["engine"] == CHUNKED and not (published and entry["model"] in kept["models"]):
+        found = names()["files"].get(entry["model"], {}).get(entry["weights"])
+        if found is not None:
+            return dict(found)
+    return {"weights": entry["weights"]} if entry["weights"] else {}
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tokenmill import validate_serving_memory
+from tokenmill.validate_devices import measured, predictions
 from tokenmill.validate_serving_fleet import NODES, evaluate, lengths_of_day
 
 FILE = "deepseek_serving"
@@ -40,3 +41,12 @@ def test_what_fails_to_start_is_known_by_weights_cache_and_device():
     worked = [predicted for measured, predicted in tried if measured]
     assert sum(not predicted for predicted in failed) >= 5
     assert sum(worked) >= 0.95 * len(worked)
+
+
+def test_experts_of_a_file_keep_their_own_format():
+    """gpt-oss-20b as llama.cpp's file: 19.1e9 expert weights at 4.25 bits and 1.80e9 at 8.5: 12.06 GB, 11.27 GiB as it prints."""
+    rows = {row.case.row: (row, found) for row, found in zip(measured()[0], predictions(), strict=True)}
+    row, found = rows["ed-1066"]
+    assert row.case.workload["precision"] == {"weights": "q8_0"}
+    assert found is not None
+    assert found[0]["memory.weights"] / 2**30 == pytest.approx(11.27, rel=0.01)
