@@ -35,7 +35,7 @@ def test_what_holds_it_back_and_what_is_next():
 
 def test_a_step_down_is_less():
     less = replace(LIMIT, limit="demand of chat", value_of_next=NextUnit(-5.0, 7.0, "units/s"))
-    assert any("demand of chat: 5 units/s less would save $7.00" in line for line in summary(plan(binding=(less,))))
+    assert any("demand of chat: 5 a second less would save $7.00" in line for line in summary(plan(binding=(less,))))
 
 
 def test_never_more_than_ten_lines():

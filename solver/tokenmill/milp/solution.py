@@ -145,7 +145,9 @@ class Had:
     def amount(self) -> str:
         """The systems in words; chips where these are no whole systems."""
         whole = abs(self.count - round(self.count)) < 1e-9
-        return f"{self.count:g} {self.system}" if whole else f"{self.chips:g} chips of {self.system}"
+        if whole:
+            return f"{self.count:g} {self.system}"
+        return f"{self.chips:g} {'chip' if self.chips == 1 else 'chips'} of {self.system}"
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,14 @@ def objective_text(plan: Plan, value: float) -> str:
 
 def step_text(following: NextUnit) -> str:
     """Return a step in words: ``10.2 kW more``, or less where it is one down."""
-    return f"{quantity(abs(following.step), following.unit)} {'more' if following.step >= 0 else 'less'}"
+    unit = {"units/s": "a second", "chip": "chips"}.get(following.unit, following.unit)
+    return f"{quantity(abs(following.step), unit)} {'more' if following.step >= 0 else 'less'}"
+
+
+def saving_text(plan: Plan, following: NextUnit) -> str:
+    """Return a step and what it would save, in words."""
+    saved = objective_text(plan, following.saves) if following.saves > 0.0 else "nothing"
+    return f"{step_text(following)} would save {saved}"
 
 
 def _short(item: Any) -> str:
@@ -173,7 +180,8 @@ def _money(plan: Plan) -> Iterator[str]:
     parts = [f"{kind} {money(value)}" for kind, value in cost.by_kind.items() if value]
     over = "" if duration is None else f" over {quantity(duration, 's')}"
     per = cost.per.get("million_output")
-    each = "" if per is None else f"; {money(per)} per million output tokens  [cost.per.million_output]"
+    tokens = "output tokens" if "million_input" in cost.per else "tokens"
+    each = "" if per is None else f"; {money(per)} per million {tokens}  [cost.per.million_output]"
     yield f"cost {money(cost.total)}{over}: {', '.join(parts) or 'nothing paid'}  [cost.total]{each}"
     for name, made in plan.workloads.items():
         if apart := made.totals.get("cost_apart"):
@@ -190,8 +198,7 @@ def _held_back(plan: Plan) -> str:
     valued = [bound for bound in plan.binding if isinstance(bound.value_of_next, NextUnit)]
     best = max(valued, key=lambda bound: bound.value_of_next.saves, default=None)  # type: ignore[union-attr]
     if best is not None and isinstance(best.value_of_next, NextUnit):
-        saved = objective_text(plan, best.value_of_next.saves) if best.value_of_next.saves > 0.0 else "nothing"
-        return f"binding: {best.limit}: {step_text(best.value_of_next)} would save {saved}  [{binding_key(best)}]"
+        return f"binding: {best.limit}: {saving_text(plan, best.value_of_next)}  [{binding_key(best)}]"
     if plan.binding:
         return f"binding: {', '.join(bound.limit for bound in plan.binding[:3])}"
     largest = max(plan.workloads.values(), key=lambda made: sum(pool.chips for pool in made.pools), default=None)

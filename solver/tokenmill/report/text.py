@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from tokenmill.plan import NextUnit, Plan
-from tokenmill.report.summary import heading, objective_text, step_text, summary
+from tokenmill.report.summary import heading, objective_text, saving_text, summary
 from tokenmill.report.text_pools import SITE, print_runs, print_workload
 from tokenmill.report.text_words import money, print_table, quantity, say
 
@@ -115,8 +115,7 @@ def _binding(console: Console, plan: Plan) -> None:
     for bound in valued[:MOST_LINES]:
         line = bound.limit
         if isinstance(bound.value_of_next, NextUnit):
-            following = bound.value_of_next
-            line += f": {step_text(following)} would save {objective_text(plan, following.saves)}"
+            line += f": {saving_text(plan, bound.value_of_next)}"
         say(console, line)
     _more(console, len(valued) - MOST_LINES, "limits")
 

@@ -117,7 +117,7 @@ def _memory(memory: Mapping[str, Any]) -> Iterable[str]:
     parts = {k: v for k, v in memory.items() if k not in ("total", "capacity", "allocated", "reserved") and v}
     held = ", ".join(f"{name} {quantity(value, 'B')}" for name, value in parts.items())
     room = f" of {quantity(memory['capacity'], 'B')}" if memory.get("capacity") else ""
-    yield f"memory of a chip {quantity(used, 'B')}{room}: {held}"
+    yield f"memory of a chip {quantity(used, 'B')}{room}" + (f": {held}" if held else "")
 
 
 def print_runs(console: Console, plan: Plan) -> None:
