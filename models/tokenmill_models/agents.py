@@ -1,6 +1,6 @@
 """The agents stage: tasks of many calls; one pool answers the calls, another runs the tools in sandboxes on processors.
 
-A unit of demand is a task with all its attempts; what it costs is held against the tasks that succeed (formulas.md section 8).
+A unit of demand is a task with all its attempts; what it costs is held against the tasks that succeed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a task asks: calls with a growing context, attempts until one succeeds, and the time from first call to last (formulas.md section 8)."""
+"""What a task asks: calls with a growing context, attempts until one succeeds, and the time from first call to last."""
 
 from __future__ import annotations
 

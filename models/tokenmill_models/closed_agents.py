@@ -1,4 +1,4 @@
-"""Closed forms of agents: growing contexts, idle caches, retries, and what a success costs (formulas.md section 8)."""
+"""Closed forms of agents: growing contexts, idle caches, retries, and what a success costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a decoder: parameters, FLOPs, cache and the lengths at which attention outweighs the rest (formulas.md section 2)."""
+"""Parts of a decoder: parameters, FLOPs, cache and the lengths at which attention outweighs the rest."""
 
 from __future__ import annotations
 

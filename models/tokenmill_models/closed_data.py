@@ -1,4 +1,4 @@
-"""Closed forms of data preparation: near-duplicates by MinHash and bands, mixing, and what holds a pipeline back (formulas.md section 8)."""
+"""Closed forms of data preparation: near-duplicates by MinHash and bands, mixing, and what holds a pipeline back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPEATS = Source(
     ("each repetition is worth a fixed share less than the one before: a decaying exponential, fitted at R* = 15.39",),
 )
 SIGNATURE = Source(
-    "formulas.md section 8: size of signatures and buckets",
+    "definition: size of signatures and buckets",
     ("a document has b·r hashes", "and one entry in each of its b bands' buckets"),
 )
 BINOMIAL = Source(

@@ -1,4 +1,4 @@
-"""A model on a device of one's own: speed, battery, cost (formulas.md section 8)."""
+"""A model on a device of one's own: speed, battery, cost."""
 
 from __future__ import annotations
 

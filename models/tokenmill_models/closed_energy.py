@@ -1,4 +1,4 @@
-"""Energy, carbon and power limits (formulas.md section 9)."""
+"""Energy, carbon and power limits."""
 
 from __future__ import annotations
 

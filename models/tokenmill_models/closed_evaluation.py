@@ -1,4 +1,4 @@
-"""Evaluation by hand: how many prompts a difference needs, what repeated sampling finds, what a suite costs (formulas.md section 8)."""
+"""Evaluation by hand: how many prompts a difference needs, what repeated sampling finds, what a suite costs."""
 
 from __future__ import annotations
 

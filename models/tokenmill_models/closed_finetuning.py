@@ -1,4 +1,4 @@
-"""Fine-tuning and preference tuning by hand: adapters, memory, work (formulas.md section 6)."""
+"""Fine-tuning and preference tuning by hand: adapters, memory, work."""
 
 from __future__ import annotations
 

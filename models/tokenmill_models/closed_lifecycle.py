@@ -1,4 +1,4 @@
-"""Where serving overtakes training: tokens, days and shares at which two bills are equal (formulas.md section 8, lifecycle)."""
+"""Where serving overtakes training: tokens, days and shares at which two bills are equal."""
 
 from __future__ import annotations
 

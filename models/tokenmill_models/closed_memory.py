@@ -1,4 +1,4 @@
-"""Bytes on devices: what fits, on how many, at which precision, and where it streams from (formulas.md sections 3 and 6)."""
+"""Bytes on devices: what fits, on how many, at which precision, and where it streams from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices and break-evens: what work costs, when to reserve, to own, to replace (formulas.md section 9)."""
+"""Prices and break-evens: what work costs, when to reserve, to own, to replace."""
 
 from __future__ import annotations
 

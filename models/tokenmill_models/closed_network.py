@@ -1,4 +1,4 @@
-"""Bytes over links: transfers, rings, tori, and how wide a layer can be cut before its exchange binds (formulas.md section 3)."""
+"""Bytes over links: transfers, rings, tori, and how wide a layer can be cut before its exchange binds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers, waits and tails at a load (formulas.md section 7)."""
+"""Servers, waits and tails at a load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints, spares and long runs (formulas.md section 5)."""
+"""Checkpoints, spares and long runs."""
 
 from __future__ import annotations
 

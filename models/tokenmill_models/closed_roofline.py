@@ -1,4 +1,4 @@
-"""Arithmetic intensity of products and of attention, and what follows for batches and precisions (formulas.md section 3)."""
+"""Arithmetic intensity of products and of attention, and what follows for batches and precisions."""
 
 from __future__ import annotations
 

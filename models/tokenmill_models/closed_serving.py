@@ -1,4 +1,4 @@
-"""Serving in closed form: what bandwidth, capacity and speculation bound, for one kind of chip (formulas.md section 7).
+"""Serving in closed form: what bandwidth, capacity and speculation bound, for one kind of chip.
 
 Sizes are of a whole replica of n chips whose memory is read in parallel; exchange between chips is left out.
 """

@@ -1,4 +1,4 @@
-"""Serving under load: latency, throughput and cost against batch, pools, transfers, speculation (formulas.md section 7)."""
+"""Serving under load: latency, throughput and cost against batch, pools, transfers, speculation."""
 
 from __future__ import annotations
 

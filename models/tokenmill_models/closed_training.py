@@ -1,4 +1,4 @@
-"""Training by hand: time, money, compute-optimal sizes, saved activations, and the limits of each parallelism (formulas.md section 5)."""
+"""Training by hand: time, money, compute-optimal sizes, saved activations, and the limits of each parallelism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time of collective exchanges over nested levels of a machine (formulas.md section 3).
+"""Time of collective exchanges over nested levels of a machine.
 
 A group of ranks has, at level l (innermost first), `n` members, `beta` B/s a device in one direction and `alpha`
 seconds a hop; levels it does not span have n = 1. Level 0 is the scale-up domain, where kernels of a few kinds were measured

@@ -1,6 +1,6 @@
 """The data stage: a corpus passes a pipeline of operators; cores, a store and accelerators work side by side at one pace.
 
-The slowest of them sets the time: that is the bottleneck, and what it would take to be rid of it is a figure (formulas.md section 8).
+The slowest of them sets the time: that is the bottleneck, and what it would take to be rid of it is a figure.
 """
 
 from __future__ import annotations

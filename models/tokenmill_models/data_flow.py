@@ -1,4 +1,4 @@
-"""What operators make of a corpus: documents, bytes and tokens after each, work of cores, bytes through the store (formulas.md section 8)."""
+"""What operators make of a corpus: documents, bytes and tokens after each, work of cores, bytes through the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COPIES = Source(
     ("with streaming, operators that need no barrier neither write nor read a copy between them",),
 )
 BUCKETS = Source(
-    "formulas.md section 8: documents·(b·r·hash bytes + b·bucket-entry bytes)",
+    "definition: documents·(b·r·hash bytes + b·bucket-entry bytes)",
     ("signatures and buckets are written once and read once where they are sorted on the store",),
 )
 ZERO = sp.Integer(0)

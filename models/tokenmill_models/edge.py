@@ -1,6 +1,6 @@
 """The edge stage: one conversation at a time on devices of users, bound by bandwidth, memory, heat and battery.
 
-A unit of demand is a device; a pool stands for `units` of them (formulas.md section 8).
+A unit of demand is a device; a pool stands for `units` of them.
 """
 
 from __future__ import annotations

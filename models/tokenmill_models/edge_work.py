@@ -1,6 +1,6 @@
 """One pass of one conversation on a device: every operation on the roofline of the device, layers one after another.
 
-Engines of devices run one kernel at a time; what kernels cost beside their traffic is one time a layer (formulas.md section 8).
+Engines of devices run one kernel at a time; what kernels cost beside their traffic is one time a layer.
 """
 
 from __future__ import annotations

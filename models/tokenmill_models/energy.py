@@ -1,4 +1,4 @@
-"""Electric draw of a device between idle and its limit, by the use of its compute and of its memory (formulas.md section 9)."""
+"""Electric draw of a device between idle and its limit, by the use of its compute and of its memory."""
 
 from __future__ import annotations
 

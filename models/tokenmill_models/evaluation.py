@@ -1,6 +1,6 @@
 """The evaluation stage: prompts × passes as throughput work, on replicas that are always full; a judge works beside them.
 
-It is a run of serving's mixed step without arrivals: the prompts are there from the start, so that only the rate counts (formulas.md section 8).
+It is a run of serving's mixed step without arrivals: the prompts are there from the start, so that only the rate counts.
 """
 
 from __future__ import annotations

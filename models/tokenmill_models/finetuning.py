@@ -1,4 +1,4 @@
-"""Fine-tuning on a few tokens: all parameters, or low-rank adapters on a frozen base in 16 or in 4 bits (formulas.md section 6)."""
+"""Fine-tuning on a few tokens: all parameters, or low-rank adapters on a frozen base in 16 or in 4 bits."""
 
 from __future__ import annotations
 

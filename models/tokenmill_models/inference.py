@@ -1,4 +1,4 @@
-"""One pass of an engine over all layers: decode step, prefill chunk, or both at once (formulas.md section 7).
+"""One pass of an engine over all layers: decode step, prefill chunk, or both at once.
 
 A replica of t·p·d_a ranks holds p·d_a groups of sequences: each attention group of t ranks has its own sequences, and each pipeline
 stage works on one group at a time. A pass carries one group through all stages.

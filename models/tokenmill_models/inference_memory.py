@@ -1,4 +1,4 @@
-"""Memory of the fullest rank of a serving replica: weights, activations of the profiling run, reserve, KV (formulas.md section 7)."""
+"""Memory of the fullest rank of a serving replica: weights, activations of the profiling run, reserve, KV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Money in closed form: rent, ownership, their break-even, erosion of prices, and what a token costs (formulas.md section 9)."""
+"""Money in closed form: rent, ownership, their break-even, erosion of prices, and what a token costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures and checkpoints: time between failures, best interval, useful share of time (formulas.md section 5)."""
+"""Failures and checkpoints: time between failures, best interval, useful share of time."""
 
 from __future__ import annotations
 

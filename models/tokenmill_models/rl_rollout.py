@@ -1,4 +1,4 @@
-"""The pools of reinforcement learning that write answers and score them: serving's passes without arrivals (formulas.md sections 7 and 8).
+"""The pools of reinforcement learning that write answers and score them: serving's passes without arrivals.
 
 A synchronous step waits for its longest answer: the time is the sum over token indices of the step time of those still being written.
 """

@@ -1,4 +1,4 @@
-"""The pool of reinforcement learning that trains the policy on the answers of a step (formulas.md sections 5 and 8)."""
+"""The pool of reinforcement learning that trains the policy on the answers of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time of one operation on one chip: the roofline, its upper bound, and the ridge (formulas.md section 3)."""
+"""Time of one operation on one chip: the roofline, its upper bound, and the ridge."""
 
 from __future__ import annotations
 

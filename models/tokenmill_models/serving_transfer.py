@@ -1,4 +1,4 @@
-"""The cache of a prompt on its way from a prefill pool to a decode pool: it delays the second token (formulas.md section 7)."""
+"""The cache of a prompt on its way from a prefill pool to a decode pool: it delays the second token."""
 
 from __future__ import annotations
 

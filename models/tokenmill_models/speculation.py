@@ -1,4 +1,4 @@
-"""Speculative decoding: a cheap draft proposes tokens, one pass of the model checks them all (formulas.md section 7).
+"""Speculative decoding: a cheap draft proposes tokens, one pass of the model checks them all.
 
 A decode step then checks gamma + 1 tokens of every sequence and keeps those before the first miss, and one more.
 """

@@ -1,4 +1,4 @@
-"""One training step: pipeline part, exposed data-parallel part, optimiser part (formulas.md section 5).
+"""One training step: pipeline part, exposed data-parallel part, optimiser part.
 
 Pretraining, fine-tuning, and the trainer of reinforcement learning compose this graph.
 """

@@ -1,4 +1,4 @@
-"""What one layer keeps for its backward pass, tensor by tensor, and what of it can be rebuilt (formulas.md section 5)."""
+"""What one layer keeps for its backward pass, tensor by tensor, and what of it can be rebuilt."""
 
 from __future__ import annotations
 

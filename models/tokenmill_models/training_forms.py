@@ -60,9 +60,7 @@ def _form(
     rounding: str | None = None,
 ) -> Formula:
     return register(
-        Formula(
-            name, title, declare(symbol[0], symbol[1], uncapitalised(title)), expr, source, rounding, assumes
-        )
+        Formula(name, title, declare(symbol[0], symbol[1], uncapitalised(title)), expr, source, rounding, assumes)
     )
 
 

@@ -1,4 +1,4 @@
-"""Memory of the fullest rank in training, tensor by tensor (formulas.md section 5)."""
+"""Memory of the fullest rank in training, tensor by tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits the grouped products of experts as serving engines run them, on measured kernel times (formulas.md section 10)."""
+"""Fits the grouped products of experts as serving engines run them, on measured kernel times."""
 
 from __future__ import annotations
 

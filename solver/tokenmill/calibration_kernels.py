@@ -1,4 +1,4 @@
-"""Fits the constants of chips on measured kernel times, through the very formulas that plans use (formulas.md section 10)."""
+"""Fits the constants of chips on measured kernel times, through the very formulas that plans use."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def test_printed_bandwidths_of_eight_h100():
 
 
 def test_printed_latencies_of_eight_h100():
-    """About 16 thousand 16-bit elements: 5.6 us by the engine in a graph, 23 us eager, 18 us by the library (formulas.md)."""
+    """About 16 thousand 16-bit elements: 5.6 us by the engine in a graph, 23 us eager, 18 us by the library."""
     constants, volume = of_chip("h100-sxm"), 2.0 * 16384
     assert on_hgx("engine", volume, constants) == pytest.approx(5.6e-6, rel=0.1)
     assert on_hgx("engine", volume, {**constants, "tried_captured": 0.0}) == pytest.approx(23e-6, rel=0.1)

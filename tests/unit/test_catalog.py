@@ -180,9 +180,7 @@ def test_names_that_problem_files_use_are_there():
     assert CATALOG.store("parallel-fs").read > 0
     for name in ("cpu-epyc-9654", "hgx-h100", "hgx-h200", "mi300x-8", "snapdragon-8-elite", "apple-a18-pro"):
         assert isinstance(CATALOG.system(name), System)
-    words = (
-        "fp32 tf32 bf16 fp16 fp8 fp8-row fp8-block fp8-mlp mxfp8 int8 int4 nvfp4 mxfp4 q2_k q3_k_m q3_k_xl q4_0 q4_k_m q4_k_xl"
-    )
+    words = "fp32 tf32 bf16 fp16 fp8 fp8-row fp8-block fp8-mlp mxfp8 int8 int4 nvfp4 mxfp4 q2_k q3_k_m q3_k_xl q4_0 q4_k_m q4_k_xl"
     for word in (words + " q5_k_m q6_k q6_k_xl q8_0 q8_k_xl iq2_xxs iq3_xxs").split():
         assert CATALOG.precision(word).bits > 0
 

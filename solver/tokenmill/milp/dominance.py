@@ -71,7 +71,9 @@ def dominated(columns: Sequence[Column], problem: Problem, offers: Sequence[Offe
     groups: dict[tuple[object, ...], list[int]] = {}
     for n, column in enumerate(columns):
         if column.kind == "pool":
-            groups.setdefault((column.workload, column.role, column.system, column.reliability, column.sites), []).append(n)
+            groups.setdefault(
+                (column.workload, column.role, column.system, column.reliability, column.sites), []
+            ).append(n)
     gone: set[int] = set()
     points = {
         n: [columns[n].points[p] for p in useful_points(columns[n], problem, offers)]

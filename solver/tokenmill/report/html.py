@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from tokenmill.explain import plugged, value_text
 from tokenmill.plan import Plan, Pool
-from tokenmill.report.text import evidence_counts, heading, objective_text, purchase_rows
+from tokenmill.report.summary import heading, objective_text
+from tokenmill.report.text import evidence_counts, purchase_rows
 from tokenmill.report.text_pools import delivers, layout_text
 from tokenmill.report.text_words import money, percent, quantity
 
@@ -63,7 +64,8 @@ def _bar(parts: Mapping[str, float], whole: float, words: Mapping[str, str]) -> 
 def _infeasible(plan: Plan) -> Iterator[str]:
     if plan.infeasible:
         rows = [
-            (escape(s.key), escape(s.limit), quantity(s.shortfall, s.unit), escape(s.cure or "")) for s in plan.infeasible
+            (escape(s.key), escape(s.limit), quantity(s.shortfall, s.unit), escape(s.cure or ""))
+            for s in plan.infeasible
         ]
         yield "<h2>What is in the way</h2>" + _table(("line of the file", "limit", "missed by", "cure"), rows)
 
@@ -101,12 +103,16 @@ def _workload(plan: Plan, name: str, work: Any) -> Iterator[str]:
 def _pool_bars(pool: Pool) -> Iterator[str]:
     shares = {k: v for k, v in pool.predicted.get("time_shares", {}).items() if v}
     if shares:
-        yield "<p>Time of a step</p>" + _bar(shares, sum(shares.values()), {k: f"{k} {percent(v)}" for k, v in shares.items()})
+        yield "<p>Time of a step</p>" + _bar(
+            shares, sum(shares.values()), {k: f"{k} {percent(v)}" for k, v in shares.items()}
+        )
     memory = pool.predicted.get("memory", {})
     parts = {k: v for k, v in memory.items() if v and k not in NOT_PARTS}
     if parts:
         whole = memory.get("capacity") or sum(parts.values())
-        yield "<p>Memory of the fullest chip</p>" + _bar(parts, whole, {k: f"{k} {quantity(v, 'B')}" for k, v in parts.items()})
+        yield "<p>Memory of the fullest chip</p>" + _bar(
+            parts, whole, {k: f"{k} {quantity(v, 'B')}" for k, v in parts.items()}
+        )
 
 
 def _predictions(plan: Plan, workload: str, pool: Pool) -> str:
@@ -139,7 +145,14 @@ def _at(table: Any, path: str) -> Any:
 def _schedule(pool: Pool) -> Iterator[str]:
     if len(pool.schedule) > 1:
         rows = [
-            (f"{s.period}", escape(s.slice), f"{s.replicas:g}", f"{s.rate:.4g}/s", percent(s.utilisation), quantity(s.power, "W"))
+            (
+                f"{s.period}",
+                escape(s.slice),
+                f"{s.replicas:g}",
+                f"{s.rate:.4g}/s",
+                percent(s.utilisation),
+                quantity(s.power, "W"),
+            )
             for s in pool.schedule
         ]
         yield _table(("period", "slice", "replicas", "rate", "used", "power"), rows)
@@ -150,13 +163,17 @@ def _limits(plan: Plan) -> Iterator[str]:
         yield "<h2>What holds it back</h2><ul>"
         for bound in plan.binding:
             worth = bound.value_of_next
-            more = "" if isinstance(worth, str) else (
-                f": {quantity(worth.step, worth.unit)} more would save {objective_text(plan, worth.saves)}"
+            more = (
+                ""
+                if isinstance(worth, str)
+                else (f": {quantity(worth.step, worth.unit)} more would save {objective_text(plan, worth.saves)}")
             )
             yield f"<li>{escape(bound.limit + more)}</li>"
         yield "</ul>"
     if plan.alternatives:
-        items = [f"<li>{escape(o.what_changes)}: {objective_text(plan, o.difference)} more</li>" for o in plan.alternatives]
+        items = [
+            f"<li>{escape(o.what_changes)}: {objective_text(plan, o.difference)} more</li>" for o in plan.alternatives
+        ]
         yield "<h2>Other plans</h2><ul>" + "".join(items) + "</ul>"
 
 
@@ -176,7 +193,9 @@ def _figures(plan: Plan) -> Iterator[str]:
     yield "<h2>Every figure</h2>"
     for key, node in plan.trace.items():
         value = value_text(node["value"], node["unit"])
-        source = "" if node["source"] in ("", "definition") else f' <span class="dull">[{escape(node["source"])}]</span>'
+        source = (
+            "" if node["source"] in ("", "definition") else f' <span class="dull">[{escape(node["source"])}]</span>'
+        )
         formula = "sum of" if node["formula"] == "sum" else node["formula"]
         inputs = "".join(f"<li>{_input(plan, item)}</li>" for item in node["inputs"])
         yield (
