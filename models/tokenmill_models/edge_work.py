@@ -61,7 +61,7 @@ def shape(tokens: sp.Expr, keys: sp.Expr, causal: bool) -> Shape:
     return Shape(
         tokens=tokens, sequences=sp.Integer(1), keys=keys, weight_bytes=leaf.bytes_weights, expert_bytes=expert_bytes(),
         activation_bytes=leaf.bytes_16, kv_bytes=leaf.bytes_kv, causal=causal, absorbed=not causal,
-        flash=own.flash if causal else sp.Integer(1),
+        flash=own.flash if causal else sp.Integer(1), scores_apart=False,
     )  # fmt: skip
 
 

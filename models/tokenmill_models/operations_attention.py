@@ -19,8 +19,8 @@ NO_FLASH = Source(
         "between them a softmax reads and writes it; dropout reads the probabilities and writes them anew",
     ),
 )
-PASSES_OF_SOFTMAX, PASSES_OF_DROPOUT = 2, 2
-"""How often kernels between the products pass over a score matrix in memory."""
+PASSES_OF_PRODUCTS, PASSES_OF_SOFTMAX, PASSES_OF_DROPOUT = 2, 2, 2
+"""How often the two products, and kernels between them, pass over a score matrix in memory."""
 
 peak_16bit = declare("F_16", "FLOP/s", "peak dense compute of a device at 16 bits", origin="chip.peak_bf16")
 attention_share = declare(
@@ -86,23 +86,31 @@ def kv_shard(mixer: Mixer, at: str, t: sp.Expr) -> sp.Expr:
 def attention_core(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> Operation:
     """Define the attention core of one layer on one rank: queries by keys, softmax, by values.
 
-    Causal kernels skip the masked half. Where there is no flash attention `score_operations` take its place.
+    Causal kernels skip the masked half. Where there is no flash attention `score_operations` take its place, or, for engines of
+    one kernel, the whole square is computed and passes through memory.
     """
     heads = sp.ceiling(arch_leaf(f"{at}.heads") / load.t)
     width_k, width_v = head_widths(mixer, at, load)
     seen = graph.let(f"keys_{label}", "1", f"keys a query sees in {label}", keys_seen(mixer, at, load))
+    runs, executed = (load.flash, seen) if load.scores_apart else (ONE, seen)
+    if load.causal and not load.scores_apart:
+        executed = load.flash * seen + (1 - load.flash) * 2 * load.keys
     flops = graph.let(
         f"flop_{label}", "FLOP", f"work of {label} on a rank",
-        load.flash * FLOP_PER_MAC * load.tokens * heads * (width_k + width_v) * seen, source=FLASH,
+        runs * FLOP_PER_MAC * load.tokens * heads * (width_k + width_v) * executed, source=FLASH,
     )  # fmt: skip
     cached = 2 * load.keys if load.causal else seen
     cache = load.sequences * cached * kv_shard(mixer, at, load.t) * load.kv_bytes
     rows = load.tokens * heads * (width_k + width_v) * load.activation_bytes
-    traffic = graph.let(f"moved_{label}", "B", f"traffic of {label}", load.flash * (cache + rows), source=FLASH)
+    moved = runs * (cache + rows)
+    if not load.scores_apart and load.flash != ONE:
+        passes = PASSES_OF_PRODUCTS + PASSES_OF_SOFTMAX
+        moved += (1 - load.flash) * passes * load.tokens * heads * executed * load.activation_bytes
+    traffic = graph.let(f"moved_{label}", "B", f"traffic of {label}", moved, source=FLASH)
     elements = load.tokens * heads * (width_k + width_v) / 2
     if load.causal:
         elements += cache / load.kv_bytes / 2
-    time = timed_attention(graph, label, flops, traffic, elements, (width_k + width_v) / 2, load.causal, load.flash)
+    time = timed_attention(graph, label, flops, traffic, elements, (width_k + width_v) / 2, load.causal, runs)
     return Operation(label, "attention", flops, traffic, ZERO, time.compute, time.time)
 
 

@@ -34,7 +34,8 @@ class Shape:
     `dropout`: 1 where probabilities are dropped. `vector_split`: ranks that share
     norms and residuals (sequence parallelism). `expert_load`: fullest expert rank over the mean. `beside`: a second
     load whose tokens share the products (the prefill chunk of a mixed step); only its tokens, sequences, keys,
-    causal and absorbed count. `grouped`: experts run in kernels that serving engines tune for few rows an expert.
+    causal and absorbed count. `scores_apart`: without flash attention the core is two products and sweeps (frameworks of training), not
+    one kernel whose scores pass through memory (engines of devices). `grouped`: experts run in kernels that serving engines tune for few rows an expert.
     """
 
     tokens: sp.Expr
@@ -56,6 +57,7 @@ class Shape:
     expert_load: sp.Expr = ONE
     beside: Shape | None = None
     grouped: bool = False
+    scores_apart: bool = True
 
     @property
     def all_tokens(self) -> sp.Expr:

@@ -45,7 +45,7 @@ CHECKED: Mapping[str, tuple[str, ...]] = {
 class Lever:
     """A property of hardware or software, and what it does to the cost of a workload.
 
-    `elasticity`: per cent of cost a per cent more of it (below 0: it saves), with layout and batch held. `resolved`: the cost at
+    `elasticity`: per cent of cost a per cent more of it (below 0: it saves), with layout held and replicas at the most that they run. `resolved`: the cost at
     CHANGE times it, over that of the plan, with everything chosen anew; None where it was not tried. `held`: the same by the elasticity.
     """
 
