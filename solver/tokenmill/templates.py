@@ -51,14 +51,15 @@ def new(stage: str, known: Mapping[str, StageModel] | None = None) -> str:
         raise ProblemError([Mistake("stage", repr(stage[:60]), listed(known) + planned, nearest(stage, known))])
     model = known[stage]
     head = HEADER.format(doc=model.doc, title=f"A workload of {stage}", objective="cost")
-    return "\n".join([head, *_common(), *_workload(model)]) + "\n"
+    return "\n".join([head, *_common(bool(model.parts)), *_workload(model)]) + "\n"
 
 
 def _line(label: str, text: str, doc: str, given: bool = False) -> str:
     return f"{'' if given else '#'}{f'{label} = {text}':<44} # {' '.join(doc.split())}"
 
 
-def _common() -> Iterator[str]:
+def _common(named: bool) -> Iterator[str]:
+    """Yield the tables before the workload; `named`: with systems, where pools of a run are tried on every combination of them."""
     for title, table in (("horizon", Horizon), ("limits", Limits), ("hardware.ownership", Ownership)):
         yield f"[{title}]"
         defaults: dict[str, Any] = {item.name: item.default for item in fields(table)}
@@ -67,7 +68,7 @@ def _common() -> Iterator[str]:
                 yield _line(label, _text(key, defaults[attribute]), key.doc)
         yield ""
     yield "[hardware]"
-    yield _line("systems", '["hgx-h100", "hgx-h200"]', "absent: all that are in production and have a price")
+    yield _line("systems", '["hgx-h100", "hgx-h200"]', "absent: all that are in production and have a price", named)
     yield _line("markets", '["on-demand", "reserved-1y"]', "buy, reserved-1y, reserved-3y, on-demand, spot")
     yield ""
 
