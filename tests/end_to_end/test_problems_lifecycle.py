@@ -104,6 +104,7 @@ def test_a_distilled_model_does_not_pay_at_a_billion_tokens_a_day():
     assert small.cost.total > large.cost.total
 
 
+@pytest.mark.slow
 def test_quarterly_runs_weigh_four_times_one():
     plan = solved("lifecycle-retrained")
     runs = {run.workload: run for run in plan.runs}
@@ -136,6 +137,7 @@ def test_longer_answers_of_a_smaller_model_are_cheaper_up_to_a_point():
     assert small < large < longer
 
 
+@pytest.mark.slow
 def test_seven_stages_follow_one_another():
     plan = solved("lifecycle-two-years")
     order = ["corpus", "pretrain", "tune", "prefer", "reason", "suite"]

@@ -137,12 +137,14 @@ def test_without_a_limit_the_trainer_holds_the_longest_answer_expected():
     assert free > 1.2 * activations(output_limit=1000)
 
 
+@pytest.mark.slow
 def test_longer_answers_raise_the_share_of_writing():
     shares = [small(output_tokens={"mean": n, "p95": 2.3 * n})["generation_share"] for n in (200, 1000, 4000)]
     assert shares == sorted(shares)
     assert shares[-1] > shares[0] + 0.1
 
 
+@pytest.mark.slow
 def test_a_critic_a_reference_and_a_reward_model_cost_what_they_add():
     plain = small(reference_model=False, old_log_probs=False)
     with_reference = small(reference_model=True, old_log_probs=False)
@@ -161,6 +163,7 @@ def test_a_critic_a_reference_and_a_reward_model_cost_what_they_add():
     assert scored["scoring_time"] > 0
 
 
+@pytest.mark.slow
 def test_answers_that_go_on_in_the_next_step_leave_no_tail():
     whole, partial = small(), small(partial_rollouts=True)
     assert partial["generation_time"] < whole["generation_time"]

@@ -92,7 +92,10 @@ def test_spot_is_used_from_a_file_and_robustness_has_a_price():
     assert {p.market for p in spread.purchases} == {"spot", "on-demand"}
 
 
-@pytest.mark.parametrize(("demand", "times"), [(1.5, 1.0), (1.0, 1.5), (1.5, 1.5)])
+@pytest.mark.parametrize(
+    ("demand", "times"),
+    [(1.5, 1.0), pytest.param(1.0, 1.5, marks=pytest.mark.slow), pytest.param(1.5, 1.5, marks=pytest.mark.slow)],
+)
 def test_to_hold_at_half_as_much_again_is_the_harder_problem_itself(demand, times):
     """All times longer by a factor: the same limits divided by it, at a demand that is larger by it."""
     robust = solve(load_problem(FILE, [("limits.robust", f"{{ demand = {demand}, times = {times} }}")]))

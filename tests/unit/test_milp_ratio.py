@@ -33,7 +33,15 @@ def scan(least: float, most: float, demand: float, **more) -> float:
     return min(found)
 
 
-@pytest.mark.parametrize(("least", "demand"), [(0.5, 60.0), (0.8, 60.0), (0.2, 45.0), (0.95, 33.0)])
+@pytest.mark.parametrize(
+    ("least", "demand"),
+    [
+        (0.5, 60.0),
+        pytest.param(0.8, 60.0, marks=pytest.mark.slow),
+        pytest.param(0.2, 45.0, marks=pytest.mark.slow),
+        (0.95, 33.0),
+    ],
+)
 def test_least_ratio_is_that_of_a_scan(least, demand):
     plan = solve(problem(objectives=(PER,)), COLUMNS, OFFERS, demand=demand, elastic={"chat": least})
     assert plan.termination.status == "optimal"
