@@ -31,7 +31,10 @@ class Branch:
         for condition in self.conditions:
             if any(symbol.name not in known for symbol in condition.free_symbols):
                 continue
-            sides = [float(exact(side, {s: known[s.name] for s in side.free_symbols})) for side in condition.args]
+            try:
+                sides = [float(exact(side, {s: known[s.name] for s in side.free_symbols})) for side in condition.args]
+            except ZeroDivisionError:  # at the very edge of what the branch is for
+                return False
             if sides[0] < sides[1] - TOLERANCE * max(abs(sides[0]), abs(sides[1])):
                 return False
         return True
