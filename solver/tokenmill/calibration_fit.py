@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tokenmill.plan_json import write_text
 
 Array = NDArray[np.float64]
 
@@ -94,15 +97,32 @@ def records(chip: str, precision: str, result: Result, constants: Iterable[Const
     ]  # fmt: skip
 
 
+RESIDUAL_COLUMNS = ("stage", "figure", "evidence", "fold", "low", "high", "rows", "source")
+"""Columns of a table of residuals: quantiles of log(measured/predicted) by what they hold for."""
+
+
+def write_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], path: Path) -> None:
+    """Write rows as CSV, whole or not at all."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([heads, *rows])
+    write_text(text.getvalue(), path)
+
+
 def write_constants(constants: Iterable[Fitted], path: Path) -> None:
     """Write constants as CSV, whole or not at all."""
-    aside = path.with_suffix(".new")
-    with aside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            ["chip", "constant", "precision", "value", "unit", "rows", "median_error", "p90_error", "source"]
+    heads = ("chip", "constant", "precision", "value", "unit", "rows", "median_error", "p90_error", "source")
+    rows = [
+        (
+            c.chip,
+            c.constant,
+            c.precision,
+            f"{c.value:.5g}",
+            c.unit,
+            c.rows,
+            f"{c.median_error:.3f}",
+            f"{c.p90_error:.3f}",
+            c.source,
         )
-        for c in constants:
-            numbers = [f"{c.value:.5g}", c.unit, c.rows, f"{c.median_error:.3f}", f"{c.p90_error:.3f}"]
-            writer.writerow([c.chip, c.constant, c.precision, *numbers, c.source])
-    aside.replace(path)
+        for c in constants
+    ]
+    write_table(heads, rows, path)

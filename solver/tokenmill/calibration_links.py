@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from tokenmill.calibration_fit import Constant, Fitted, Result, fit, records, write_constants
+from tokenmill.calibration_fit import Constant, Fitted, Result, fit, records, write_constants, write_table
 from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.validate import Outcome, residual_quantiles
 from tokenmill.validate_links import ENGINE_OWN, FILES, FOLDS, LIBRARY, Rows, half_constants, left_out, predict, read
@@ -113,12 +112,9 @@ def _write_residuals(catalog: Catalog, path: Path) -> int:
                 value = 0.0 if predicted is None else float(predicted[at])
                 one = Outcome(chip, kernel, str(rows.groups[at]), value, float(rows.seconds[at]))
                 found.setdefault((kernel, FOLDS[0] if rows.even[at] else FOLDS[1]), []).append(one)
-    aside = path.with_suffix(".new")
-    with aside.open("w", encoding="utf-8", newline="") as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["kernel", "fold", "low", "high", "rows", "source"])
-        for (kernel, fold), outcomes in sorted(found.items()):
-            low, high = residual_quantiles(outcomes)
-            writer.writerow([kernel, fold, f"{low:.4f}", f"{high:.4f}", len(outcomes), "measured/kernels"])
-    aside.replace(path)
+    lines = []
+    for (kernel, fold), outcomes in sorted(found.items()):
+        low, high = residual_quantiles(outcomes)
+        lines.append([kernel, fold, f"{low:.4f}", f"{high:.4f}", len(outcomes), "measured/kernels"])
+    write_table(("kernel", "fold", "low", "high", "rows", "source"), lines, path)
     return len(found)

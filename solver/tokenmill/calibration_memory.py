@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.calibration_fit import Array, Fitted, write_constants
+from tokenmill.calibration_fit import RESIDUAL_COLUMNS, Array, Fitted, write_constants, write_table
 from tokenmill.efficiency import ENGINE, Table, engine_fields, engine_like, fitted_field
 from tokenmill.validate import fitted_half, log_quantiles
 from tokenmill.validate_cases import Batch, Case, engine_of
@@ -188,9 +188,5 @@ def _write_residuals(logs: Mapping[str, Array], path: Path) -> int:
         if own.size >= LEAST_ROWS:
             low, high = log_quantiles(own)
             lines.append([stage_of(FILE), FIGURE, engine, "", f"{low:.4f}", f"{high:.4f}", own.size, SOURCE])
-    aside = path.with_suffix(".new")
-    with aside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([["stage", "figure", "evidence", "fold", "low", "high", "rows", "source"], *lines])
-    aside.replace(path)
+    write_table(RESIDUAL_COLUMNS, lines, path)
     return len(lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.calibration_fit import SPREAD, Constant, Fitted, write_constants
+from tokenmill.calibration_fit import RESIDUAL_COLUMNS, SPREAD, Constant, Fitted, write_constants, write_table
 from tokenmill.efficiency import engine_version
 from tokenmill.validate import Outcome, fitted_half, residual_quantiles
 from tokenmill.validate_cases import Predictor
@@ -88,14 +87,11 @@ def write_residuals(path: Path) -> int:
                 one = Outcome("", metric, "", predicted, pair.row.values[metric])
                 for part in ("", fold(pair.fitted)):
                     found.setdefault((pair.row.case.stage, figure, class_of(pair.row), part), []).append(one)
-    aside = path.with_suffix(".new")
-    with aside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["stage", "figure", "evidence", "fold", "low", "high", "rows", "source"])
-        for key, outcomes in sorted(found.items()):
-            low, high = residual_quantiles(outcomes)
-            writer.writerow([*key, f"{low:.4f}", f"{high:.4f}", len(outcomes), "fitted on measured/serving"])
-    aside.replace(path)
+    lines = []
+    for key, outcomes in sorted(found.items()):
+        low, high = residual_quantiles(outcomes)
+        lines.append([*key, f"{low:.4f}", f"{high:.4f}", len(outcomes), "fitted on measured/serving"])
+    write_table(RESIDUAL_COLUMNS, lines, path)
     return len(found)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.calibration_fit import Array, Fitted, write_constants
+from tokenmill.calibration_fit import RESIDUAL_COLUMNS, Array, Fitted, write_constants, write_table
 from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.efficiency import (
     ENGINE,
@@ -259,11 +259,7 @@ def _write_residuals(steps: Steps, other: Array, path: Path) -> int:
             found.append(
                 [stage_of("training"), "step_time", name, "", f"{low:.4f}", f"{high:.4f}", str(at.size), SOURCE]
             )
-    aside = path.with_suffix(".new")
-    with aside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([["stage", "figure", "evidence", "fold", "low", "high", "rows", "source"], *found])
-    aside.replace(path)
+    write_table(RESIDUAL_COLUMNS, found, path)
     return len(found)
 
 

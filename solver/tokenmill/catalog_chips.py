@@ -161,7 +161,7 @@ def own_chip(name: str, stated: Mapping[str, Any], base: Chip | None, relative: 
     CatalogError
         Where a new chip lacks memory, bandwidth, power or any arithmetic rate.
     """
-    chip = base or _blank(name)
+    chip = base or blank_chip(name)
     peak = {**chip.peak, **{key: float(stated[key]) for key in PRECISIONS if key in stated}}
     power = float(stated.get("power", chip.tdp))
     memory = _own_memory(stated, chip)
@@ -219,7 +219,8 @@ def _own_figures(stated: Mapping[str, Any]) -> dict[str, Figure]:
     return figures
 
 
-def _blank(name: str) -> Chip:
+def blank_chip(name: str) -> Chip:
+    """Return a chip of which nothing is known: no arithmetic, no memory, no links, no draw."""
     return Chip(
         id=name,
         name=name,

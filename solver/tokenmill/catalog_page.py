@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from tokenmill.catalog import Catalog, Figure, Rate, load_catalog
+from tokenmill.docs.text import table
+from tokenmill.plan_json import write_text
 
 HEAD = """# The catalogue
 
@@ -48,19 +50,13 @@ def page(catalog: Catalog) -> str:
     return "\n".join(parts)
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    names = list(header)
-    lines = [names, ["---"] * len(names), *([str(cell) for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def _counts(catalog: Catalog) -> str:
     rows = []
     for name in ("chips", "systems", "networks", "stores"):
         records: Mapping[str, object] = getattr(catalog, name)
         rows.append((name, len(records), sum(bool(getattr(record, "checked", False)) for record in records.values())))
     rows.append(("prices", len(catalog.prices), sum(price.evidence != "guess" for price in catalog.prices)))
-    return "## What it holds\n\n" + _table(("table", "entries", "main figures read in a source"), rows)
+    return "## What it holds\n\n" + table(("table", "entries", "main figures read in a source"), rows)
 
 
 def _unchecked(title: str, records: Mapping[str, object]) -> str:
@@ -76,7 +72,7 @@ def _unchecked(title: str, records: Mapping[str, object]) -> str:
         if title == "Chips"
         else ""
     )
-    return f"## {title}\n{note}\n" + _table(("entry", "guess", "claim"), rows)
+    return f"## {title}\n{note}\n" + table(("entry", "guess", "claim"), rows)
 
 
 def _prices(catalog: Catalog) -> str:
@@ -85,24 +81,22 @@ def _prices(catalog: Catalog) -> str:
         for price in catalog.prices
         if price.evidence == "guess"
     ]
-    return "## Prices\n\n" + _table(("of", "market", "provider", "as of", "note"), sorted(rows))
+    return "## Prices\n\n" + table(("of", "market", "provider", "as of", "note"), sorted(rows))
 
 
 def _rates(title: str, rates: Mapping[str, Rate]) -> str:
     rows = [(f"`{id}`",) for id, rate in rates.items() if rate.figure.evidence == "guess"]
-    return f"## {title}\n\n" + _table(("guess",), rows)
+    return f"## {title}\n\n" + table(("guess",), rows)
 
 
 def _refused(catalog: Catalog) -> str:
     rows = [(f"`{id}`", refused.status, refused.reason) for id, refused in sorted(catalog.refused.items())]
-    return "## Not offered\n\n" + _table(("name", "status", "reason"), rows)
+    return "## Not offered\n\n" + table(("name", "status", "reason"), rows)
 
 
 def main(target: Path) -> None:
     """Write the page."""
-    aside = target.with_name(target.name + ".part")
-    aside.write_text(page(load_catalog()), encoding="utf-8")
-    aside.replace(target)
+    write_text(page(load_catalog()), target)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tokenmill.catalog_chips import blank_chip
 from tokenmill.catalog_records import Chip, Figure, MemoryTier, PriceChoice, Store, System
 
 STORE = "store"
@@ -53,31 +56,15 @@ def store_system(store: Store) -> System:
 def store_chip(store: Store) -> Chip:
     """Return one unit of a store in the form of a chip: capacity, and nothing that computes or draws power."""
     unit = MemoryTier("ddr", UNIT * store.usable, min(store.read, store.unit_rate), f"{UNIT / 1e12:g} TB")
-    return Chip(
-        id=store.id,
+    return replace(
+        blank_chip(store.id),
         name=store.name,
         vendor="",
         kind=STORE,
         family=STORE,
-        year=None,
-        maturity="production",
-        ranks=1,
-        peak={},
-        measured_peak={},
-        measured_bandwidth=None,
-        other_engines={},
         memory=(unit,),
-        sram=0.0,
-        scale_up=0.0,
-        scale_up_pair=0.0,
-        scale_up_domain=1,
         scale_up_name="",
-        scale_up_topology="none",
-        in_switch_reduction=False,
-        host_link=0.0,
         host_link_name="",
-        tdp=0.0,
-        idle_power=0.0,
         figures=store.figures,
         source=store.source,
         checked=store.checked,

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tokenmill import data
+from tokenmill.docs.text import table
+from tokenmill.plan_json import write_text
 
 HEAD = """# Fitted constants
 
@@ -43,29 +45,27 @@ def _section(title: str, rows: Sequence[Row], meaning: Mapping[str, str]) -> str
     lines = [f"## {title}: {len(names)} constants\n"]
     for name in names:
         own = [row for row in rows if row["constant"] == name]
-        lines += [f"**`{name}`** [{own[0]['unit']}]: {meaning[name]}\n", *_table(own)]
+        lines += [f"**`{name}`** [{own[0]['unit']}]: {meaning[name]}\n", table(HEADS, map(_cells, own))]
     return "\n".join(lines)
 
 
-def _table(rows: Sequence[Row]) -> list[str]:
-    found = ["| chip or class | format | value | rows | error | fitted on |", "| --- | --- | --- | --- | --- | --- |"]
-    for row in rows:
-        cells = [
-            row["chip"] or "generic",
-            row["precision"] or "any",
-            row["value"],
-            row["rows"],
-            f"{float(row['median_error']):.1%}",
-        ]
-        found.append(f"| {' | '.join([*cells, row['source'].removeprefix('fitted on measured/')])} |")
-    return [*found, ""]
+HEADS = ("chip or class", "format", "value", "rows", "error", "fitted on")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row["chip"] or "generic",
+        row["precision"] or "any",
+        row["value"],
+        row["rows"],
+        f"{float(row['median_error']):.1%}",
+        row["source"].removeprefix("fitted on measured/"),
+    )
 
 
 def main(target: Path) -> None:
     """Write the page."""
-    aside = target.with_name(target.name + ".part")
-    aside.write_text(page(data.path("catalog") / "efficiency"), encoding="utf-8")
-    aside.replace(target)
+    write_text(page(data.path("catalog") / "efficiency"), target)
 
 
 if __name__ == "__main__":

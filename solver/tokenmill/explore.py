@@ -9,6 +9,7 @@ from math import inf, log10
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.plan_pools import layout_of
+from tokenmill.report.html_parts import colour, document, table
 from tokenmill.report.text_pools import choices_text
 from tokenmill.report.text_words import money, quantity
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 HOUR = 3600.0
 WIDTH, HEIGHT, EDGE = 760, 420, 56
-COLOURS = ("#0969da", "#1a7f37", "#9a6700", "#8250df", "#cf222e", "#57606a", "#bf3989", "#0a7ea4", "#6639ba", "#7d4e00")
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,7 @@ def page(title: str, rows: Sequence[Candidate]) -> str:
     for (workload, role), found in groups.items():
         body += [f"<h2>{escape(workload)}, {escape(role)}</h2>", _picture(found), _table(found)]
     style = "body{font:15px system-ui;margin:2rem} td,th{padding:.1rem .8rem .1rem 0;text-align:left} svg text{font-size:11px}"
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{style}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>' + "\n".join(body) + "</body></html>\n"
+    return document(title, style, body)
 
 
 def _picture(rows: Sequence[Candidate]) -> str:
@@ -126,13 +125,13 @@ def _picture(rows: Sequence[Candidate]) -> str:
     for row, cost, count in zip(shown, costs, chips, strict=True):
         x = EDGE + _place(count, min(chips), max(chips)) * (WIDTH - 2 * EDGE)
         y = HEIGHT - EDGE - _place(cost, min(costs), max(costs)) * (HEIGHT - 2 * EDGE)
-        colour = COLOURS[systems.index(row.system) % len(COLOURS)]
+        fill = colour(systems.index(row.system))
         said = escape(f"{row.system}: {row.layout}; {row.chips} chips; ${row.cost:.4g}")
         marks.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}" fill-opacity=".7"><title>{said}</title></circle>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{fill}" fill-opacity=".7"><title>{said}</title></circle>'
         )
     names = [
-        f'<text x="{WIDTH - EDGE + 6}" y="{EDGE + 14 * at}" fill="{COLOURS[at % len(COLOURS)]}">{escape(name)}</text>'
+        f'<text x="{WIDTH - EDGE + 6}" y="{EDGE + 14 * at}" fill="{colour(at)}">{escape(name)}</text>'
         for at, name in enumerate(systems)
     ]
     axes = (
@@ -148,9 +147,8 @@ def _place(value: float, low: float, high: float) -> float:
 
 
 def _table(rows: Sequence[Candidate]) -> str:
-    names = "".join(f"<th>{name.removesuffix('>')}</th>" for name in HEADS)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>" for cells in lines(rows))
-    return f"<table><tr>{names}</tr>{body}</table>"
+    heads = [name.removesuffix(">") for name in HEADS]
+    return table(heads, ([escape(cell) for cell in cells] for cells in lines(rows)))
 
 
 HEADS = ("system", "chips>", "layout", "rate>", "duration>", "market", "chip-hour>", "per million or run>", "power>")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-
-import sympy as sp
+from typing import Any
 
 from tokenmill_models import printing
 
@@ -26,8 +25,8 @@ def cell(value: object) -> str:
     return " ".join(str(value).split()).replace("|", r"\|")
 
 
-def equation(left: sp.Symbol, right: sp.Basic) -> str:
-    """Return an equation as displayed LaTeX, or as text where it is too long."""
+def equation(left: Any, right: Any) -> str:
+    """Return an equation of a symbol and an expression as displayed LaTeX, or as text where it is too long."""
     latex = f"{printing.latex(left)} = {printing.latex(right)}"
     if len(latex) > LONGEST:
         return f"```\n{left.name} = {printing.text(right)}\n```\n"

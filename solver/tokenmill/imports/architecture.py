@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -13,10 +12,10 @@ from typing import Any
 
 from tokenmill import data
 from tokenmill.catalog_tables import read_precisions
-from tokenmill.errors import CatalogError, ImportFileError, nearest
+from tokenmill.errors import CatalogError, nearest
 from tokenmill.imports.families.assemble import assemble
 from tokenmill.imports.families.config import Config
-from tokenmill.imports.files import check_file
+from tokenmill.imports.files import read_json
 from tokenmill_models.architecture import (
     Architecture,
     indexer_bytes_per_token,
@@ -38,19 +37,6 @@ def short_name(full: str) -> str:
     return name.replace("_", "-")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        check_file(path, LARGEST_FILE)
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ImportFileError(f"{path}: not JSON text ({error})") from error
-    if not isinstance(fields, dict):
-        raise ImportFileError(f"{path}: found a {type(fields).__name__}; allowed: one JSON object")
-    return fields
-
-
 def read_architecture(source: str | Path | Mapping[str, Any], name: str | None = None) -> Architecture:
     """Read an architecture from a ``config.json`` (or its fields).
 
@@ -64,7 +50,7 @@ def read_architecture(source: str | Path | Mapping[str, Any], name: str | None =
     else:
         path = Path(source)
         path = path / "config.json" if path.is_dir() else path
-        fields, place = _read_json(path), str(path)
+        fields, place = read_json(path, LARGEST_FILE), str(path)
     if name is None:
         given = fields.get("_name_or_path")
         file_name = "" if isinstance(source, Mapping) else Path(place).stem

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from tokenmill.errors import ImportFileError
 
@@ -22,3 +24,23 @@ def check_file(path: Path, largest: int) -> None:
         raise ImportFileError(f"{path}: found no regular file; allowed: a file")
     if size > largest:
         raise ImportFileError(f"{path}: found {size} bytes; allowed: at most {largest}")
+
+
+def read_json(path: Path, largest: int) -> dict[str, Any]:
+    """Return the JSON object that a file of at most `largest` bytes holds.
+
+    Raises
+    ------
+    ImportFileError
+        Where it cannot be read, is no JSON text, or holds something else than an object.
+    """
+    try:
+        check_file(path, largest)
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ImportFileError(f"{path}: not JSON text ({error})") from error
+    if not isinstance(fields, dict):
+        raise ImportFileError(f"{path}: found a {type(fields).__name__}; allowed: one JSON object")
+    return fields

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenmill.errors import ImportFileError
 from tokenmill.imports.architecture import LARGEST_FILE
-from tokenmill.imports.files import check_file
+from tokenmill.imports.files import read_json
 
 Fields = Mapping[str, Any]
 
@@ -144,15 +144,9 @@ class Foreign:
 
 
 def _read(path: Path, tool: str, forms: tuple[Form, ...]) -> Imported:
-    try:
-        check_file(path, LARGEST_FILE)
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ImportFileError(f"{path}: not JSON text ({error})") from error
+    fields = read_json(path, LARGEST_FILE)
     for keys, make in forms:
-        if isinstance(fields, dict) and all(key in fields for key in keys):
+        if all(key in fields for key in keys):
             return make(Foreign(fields, str(path)))
     known = "; ".join(" and ".join(keys) for keys, _ in forms)
     raise ImportFileError(f"{path}: no file of {tool} that is known; allowed: one with the keys {known}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 from urllib.parse import quote
 
 from tokenmill.explain import plugged, value_text
 from tokenmill.plan import Plan, Pool
+from tokenmill.report.html_parts import colour, document, table
 from tokenmill.report.summary import heading, objective_text
 from tokenmill.report.text import evidence_counts, purchase_rows
 from tokenmill.report.text_pools import delivers, layout_text
@@ -22,7 +23,6 @@ td, th { padding: .15rem .7rem .15rem 0; text-align: left; vertical-align: top }
 .bar span { overflow: hidden; white-space: nowrap; font-size: .75rem; color: #fff; padding-left: .25rem }
 code { font-size: .85em; background: #f3f4f6; padding: 0 .2rem } .dull { color: #57606a } :target { background: #fff3bf }
 """
-COLOURS = ("#0969da", "#1a7f37", "#9a6700", "#8250df", "#cf222e", "#57606a", "#bf3989", "#0a7ea4", "#6639ba", "#7d4e00")
 NOT_PARTS = ("total", "capacity", "allocated", "reserved")
 """Sums and limits among the figures of memory."""
 
@@ -40,20 +40,13 @@ def page(plan: Plan) -> str:
         *_trust(plan),
         *_figures(plan),
     ]
-    head = f'<meta charset="utf-8"><title>{escape(first)}</title><style>{STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>\n' + "\n".join(parts) + "\n</body></html>\n"
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    return document(first, STYLE, parts)
 
 
 def _bar(parts: Mapping[str, float], whole: float, words: Mapping[str, str]) -> str:
     """Return parts of a whole as one bar; `words` stand in it and beside it on pointing."""
     spans = [
-        f'<span style="width:{100 * value / whole:.3f}%;background:{COLOURS[at % len(COLOURS)]}" '
+        f'<span style="width:{100 * value / whole:.3f}%;background:{colour(at)}" '
         f'title="{escape(words[name])}">{escape(name)}</span>'
         for at, (name, value) in enumerate(parts.items())
         if whole > 0 and value > 0.002 * whole
@@ -67,7 +60,7 @@ def _infeasible(plan: Plan) -> Iterator[str]:
             (escape(s.key), escape(s.limit), quantity(s.shortfall, s.unit), escape(s.cure or ""))
             for s in plan.infeasible
         ]
-        yield "<h2>What is in the way</h2>" + _table(("line of the file", "limit", "missed by", "cure"), rows)
+        yield "<h2>What is in the way</h2>" + table(("line of the file", "limit", "missed by", "cure"), rows)
 
 
 def _money(plan: Plan) -> Iterator[str]:
@@ -75,14 +68,14 @@ def _money(plan: Plan) -> Iterator[str]:
         return
     names, rows = purchase_rows(plan)
     if rows:
-        yield "<h2>What to get</h2>" + _table(names, [[escape(cell) for cell in row] for row in rows])
+        yield "<h2>What to get</h2>" + table(names, [[escape(cell) for cell in row] for row in rows])
     yield f"<h2>Cost {_link(plan, 'cost.total', money(plan.cost.total))}</h2>"
     kinds = {name: value for name, value in plan.cost.by_kind.items() if value}
     for parts in (kinds, plan.cost.by_workload):
         yield _bar(parts, sum(parts.values()), {name: f"{name} {money(value)}" for name, value in parts.items()})
     rates = [(escape(name), _link(plan, f"cost.per.{name}", money(value))) for name, value in plan.cost.per.items()]
     if rates:
-        yield _table(("per", "cost"), rates)
+        yield table(("per", "cost"), rates)
 
 
 def _workload(plan: Plan, name: str, work: Any) -> Iterator[str]:
@@ -125,7 +118,7 @@ def _predictions(plan: Plan, workload: str, pool: Pool) -> str:
         interval = "" if not low_high else " to ".join(value_text(end, plan.trace[key]["unit"]) for end in low_high)
         evidence = str(_at(pool.evidence, name) or "")
         rows.append((escape(name), _link(plan, key, value_text(value, plan.trace[key]["unit"])), interval, evidence))
-    return _table(("figure", "value", "80% interval", "evidence"), rows)
+    return table(("figure", "value", "80% interval", "evidence"), rows)
 
 
 def _flat(table: Mapping[str, Any], start: str = "") -> Iterator[tuple[str, Any]]:
@@ -155,7 +148,7 @@ def _schedule(pool: Pool) -> Iterator[str]:
             )
             for s in pool.schedule
         ]
-        yield _table(("period", "slice", "replicas", "rate", "used", "power"), rows)
+        yield table(("period", "slice", "replicas", "rate", "used", "power"), rows)
 
 
 def _limits(plan: Plan) -> Iterator[str]:
