@@ -164,3 +164,11 @@ def precisions(text: Any, known: Iterable[str]) -> list[str]:
     low = re.sub(r"(?<![a-z])fp4", "nvfp4", low)
     places = {name: re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", low) for name in known}
     return [name for _, name in sorted((place.start(), name) for name, place in places.items() if place)]
+
+
+def numbers_of_sizes(text: str) -> list[float]:
+    """Return model sizes in a text [parameters]: ``70B``, ``1.8T``."""
+    scale = {"b": 1e9, "t": 1e12, "m": 1e6}
+    return [
+        float(n) * scale[unit.lower()] for n, unit in re.findall(r"(\d+(?:\.\d+)?)\s*([BTM])\b", text, re.IGNORECASE)
+    ]
