@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from sample_problems import TRAIN
 from tokenmill.api import solve
 from tokenmill.cli import main
 from tokenmill.explore import explore
@@ -41,29 +42,6 @@ context_limit = 4096
 [workload.layout]
 tp = 4
 pp = 1
-"""
-TRAIN = """
-objective = { minimise = "cost_per_run" }
-[hardware]
-systems = ["hgx-h100"]
-[[hardware.price]]
-system = "hgx-h100"
-market = "on-demand"
-per_chip_hour = "$2.00/h"
-[[workload]]
-name = "train"
-stage = "pretraining"
-model = "llama-3.1-8b"
-tokens = 1e12
-sequence_length = 8192
-global_batch = 512
-optimizer = "adam"
-[workload.layout]
-chips = 64
-tp = 2
-pp = 2
-micro_batch = 1
-zero = 1
 """
 
 

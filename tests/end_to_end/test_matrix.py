@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from sample_problems import TRAIN
 from tokenmill.api import solve
 from tokenmill.cli import main
 from tokenmill.matrix import CHANGE, RESOURCES, matrix
@@ -15,43 +16,16 @@ from tokenmill_models.formula import Graph, maximum
 from tokenmill_models.sensitivity import elasticities
 from tokenmill_models.symbols import declare
 
-TRAIN = """
-objective = { minimise = "cost_per_run" }
-[hardware]
-systems = ["hgx-h100"]
-[[hardware.price]]
-system = "hgx-h100"
-market = "on-demand"
-per_chip_hour = "$2.00/h"
-[[hardware.site]]
-name = "hall"
-rack_power = "40 kW"
-[[workload]]
-name = "train"
-stage = "pretraining"
-model = "llama-3.1-8b"
-tokens = 1e12
-sequence_length = 8192
-global_batch = 512
-optimizer = "adam"
-[workload.layout]
-chips = 64
-tp = 2
-pp = 2
-cp = 1
-dp = 16
-virtual = 1
-schedule = "1f1b"
-micro_batch = 1
-zero = 1
-recompute = "none"
-"""
+HELD = TRAIN.replace("[[workload]]", '[[hardware.site]]\nname = "hall"\nrack_power = "40 kW"\n[[workload]]', 1) + (
+    'cp = 1\ndp = 16\nvirtual = 1\nschedule = "1f1b"\nrecompute = "none"\n'
+)
+"""The same in racks of 40 kW, with every choice held."""
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("matrix") / "train.toml"
-    path.write_text(TRAIN)
+    path.write_text(HELD)
     return path
 
 
