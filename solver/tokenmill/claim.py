@@ -12,7 +12,7 @@ from tokenmill.claim_facts import Bound, Facts
 from tokenmill.claim_rules import RULES
 from tokenmill.claim_words import read_claim, said
 from tokenmill.errors import Mistake, ProblemError, nearest
-from tokenmill_models.closed_claims import METRICS, metric_of
+from tokenmill_models.closed_claim import METRICS, metric_of
 
 WORDS = {
     True: "within the bound of the stated hardware",

@@ -11,7 +11,7 @@ from typing import Any
 from tokenmill.catalog import Catalog
 from tokenmill.claim_words import Hardware, hardware, model_of, numbers, numbers_of_sizes, precisions, said
 from tokenmill_models.architecture import Architecture, kv_bytes_per_token, weight_bytes
-from tokenmill_models.closed_claims import Metric, symbols
+from tokenmill_models.closed_claim import Metric, symbols
 from tokenmill_models.formula import Formula
 from tokenmill_models.symbols import quantity
 
