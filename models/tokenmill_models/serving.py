@@ -17,6 +17,7 @@ from tokenmill_models.stage import Coupling, Demand, Role, Route, StageModel, re
 from tokenmill_models.symbols import declare
 
 ALL_TOKENS = declare("all_tokens", "1", "prompt and answer tokens a request")
+CACHED_TOKENS = declare("cached_tokens", "1", "prompt tokens a request that the prefix cache holds")
 
 
 def roles(arch: Architecture) -> tuple[Role, ...]:
@@ -57,7 +58,12 @@ STAGE = register_stage(
             seen=("slo.ttft", "slo.e2e"),
         ),
         yields={
-            "cost_per_token": {"output": leaf.output_tokens, "input": leaf.input_tokens, "all": ALL_TOKENS},
+            "cost_per_token": {
+                "output": leaf.output_tokens,
+                "input": leaf.input_tokens,
+                "all": ALL_TOKENS,
+                "cached": CACHED_TOKENS,
+            },
         },
         axes=tuple(AXES.values()),
     )

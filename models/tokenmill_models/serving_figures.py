@@ -176,13 +176,6 @@ def flat(name: str, found: Mapping[str, sp.Symbol]) -> dict[str, sp.Symbol]:
     return {f"{name}.{word}": symbol for word, symbol in found.items()}
 
 
-def token_shares(graph: Graph, prompts: sp.Expr) -> dict[str, sp.Symbol]:
-    """Return the shares of a pool's time that prompt tokens (`prompts`) and answer tokens take: a step without prompts is the answers'."""
-    share = graph.let("prompt_share", "1", "share of the time that prompts take", prompts)
-    rest = graph.let("answer_share", "1", "share of the time that answers take", 1 - share)
-    return {"token_shares.input": share, "token_shares.output": rest}
-
-
 def pool_ports(graph: Graph, request: Request, rate: sp.Symbol, figures: dict[str, sp.Symbol]) -> dict[str, sp.Symbol]:
     """Return what the programme reads of every serving pool; takes the idle draw out of `figures`."""
     return {
@@ -193,4 +186,5 @@ def pool_ports(graph: Graph, request: Request, rate: sp.Symbol, figures: dict[st
         "output_tokens": leaf.output_tokens,
         "prompt_tokens": leaf.input_tokens,
         "all_tokens": request.all_tokens,
+        "cached_tokens": request.cached_tokens,
     }

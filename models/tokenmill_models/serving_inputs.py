@@ -29,6 +29,7 @@ INPUTS = (
     Input("demand.at_least", "number", "share of the demand that must be served; the rest may be, where that lowers the objective", default=1.0),
     Input("demand.at_most", "number", "share of the demand that can be served at most", default=1.0),
     Input("demand.list_price.input", "number", "what a prompt token brings", dimension="USD", default=0.0),
+    Input("demand.list_price.cached", "number", "what a prompt token that the prefix cache holds brings; left out: as any prompt token", dimension="USD"),
     Input("demand.list_price.output", "number", "what an answer token brings", dimension="USD", default=0.0),
     Input("demand.arrivals.cv", "number", "variation of the gaps between arrivals; 1 is Poisson", leaf.arrival_cv, default=1.0),
     Input("demand.arrivals.concurrency", "number", "requests that closed-loop clients keep in flight over the workload; 0: open arrivals",

@@ -30,6 +30,7 @@ class Request:
     context: sp.Symbol
     prompt_keys: sp.Symbol
     all_tokens: sp.Symbol
+    cached_tokens: sp.Symbol
     group_batch: sp.Symbol
     active_groups: sp.Symbol
     closed: sp.Symbol
@@ -56,6 +57,7 @@ def define_request(graph: Graph, running: sp.Expr) -> Request:
         context=running_context(graph),
         prompt_keys=graph.let("prompt_keys", "1", "mean keys a computed prompt token sees", leaf.input_tokens * (1 + leaf.prefix_hit) / 2),
         all_tokens=graph.let("all_tokens", "1", "prompt and answer tokens a request", leaf.input_tokens + leaf.output_tokens),
+        cached_tokens=graph.let("cached_tokens", "1", "prompt tokens a request that the prefix cache holds", leaf.input_tokens * leaf.prefix_hit),
         group_batch=inside,
         active_groups=graph.let("active_groups", "1", "groups that have a sequence", running / inside),
         closed=closed_loop(graph),

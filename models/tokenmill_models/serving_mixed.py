@@ -17,6 +17,7 @@ from tokenmill_models.inference import GROUPS, Pass, decode_shape, prefill_shape
 from tokenmill_models.inference_memory import Memory, define_memory, sequence_bytes
 from tokenmill_models.queueing import ONE_PERCENTILE, define_wait
 from tokenmill_models.serving_axes import pool_axes
+from tokenmill_models.serving_bills import token_shares
 from tokenmill_models.serving_figures import (
     average,
     define_figures,
@@ -26,7 +27,6 @@ from tokenmill_models.serving_figures import (
     limit_rules,
     memory_rules,
     pool_ports,
-    token_shares,
 )
 from tokenmill_models.serving_images import with_images
 from tokenmill_models.serving_load import (
@@ -303,7 +303,7 @@ def _assemble(
     in_flight = graph.let("in_flight", "1", "requests in flight: rate times time of a request", rate * e2e["mean"])
     ports = pool_ports(graph, request, rate, figures) | {"in_flight": in_flight}
     figures |= {"step_time": steady.step, "batch": running, "in_flight": in_flight}
-    figures |= token_shares(graph, 1 - plain.time / steady.step)
+    figures |= token_shares(graph, arch, request, full.time - plain.time, "full", 1 - plain.time / steady.step)
     figures |= flat("ttft", ttft) | flat("tpot", tpot) | flat("itl", gaps) | flat("e2e", e2e)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (

@@ -14,6 +14,7 @@ from tokenmill_models.inference import GROUPS, Pass, decode_shape, prefill_shape
 from tokenmill_models.inference_memory import Memory, define_memory, sequence_bytes
 from tokenmill_models.queueing import ONE_PERCENTILE, define_wait
 from tokenmill_models.serving_axes import pool_axes
+from tokenmill_models.serving_bills import answers_alone, token_shares
 from tokenmill_models.serving_figures import (
     SLO,
     Average,
@@ -24,7 +25,6 @@ from tokenmill_models.serving_figures import (
     limit_rules,
     memory_rules,
     pool_ports,
-    token_shares,
 )
 from tokenmill_models.serving_images import with_images
 from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
@@ -77,7 +77,7 @@ def decode_role(arch: Architecture) -> Role:
         | flat("tpot", tpot)
         | flat("answer", written)
     )
-    figures |= token_shares(graph, sp.Integer(0))
+    figures |= answers_alone(graph)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (
         *layout_rules(arch), *memory_rules(graph, memory, leaf.batch, longest), *limit_rules("tpot", tpot),
@@ -169,7 +169,8 @@ def _assemble_prefill(
     shares = define_shares(graph, mean)
     shares["wait"] = graph.let("share_wait", "s", "idle time a pass", one.time * (1 - busy) / busy)
     step = graph.let("step_time", "s", "time of a pass", one.time)
-    figures |= {"step_time": step, "utilisation": busy} | flat("ttft", ttft) | token_shares(graph, sp.Integer(1))
+    figures |= {"step_time": step, "utilisation": busy} | flat("ttft", ttft)
+    figures |= token_shares(graph, arch, request, one.time, "prompt", sp.Integer(1))
     figures["batch"] = graph.let("batch", "1", "prompts that a replica computes at once", leaf.groups)
     longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (

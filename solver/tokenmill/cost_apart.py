@@ -1,8 +1,8 @@
-"""Cost of a workload's tokens apart by kind (prompt, answer): each pool's money by the time that it gives to each."""
+"""Cost of a workload's tokens apart by kind (prompt, cached prompt, answer): each pool's money by the time that it gives to each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tokenmill.plan import Plan, Pool, WorkloadPlan
@@ -11,6 +11,8 @@ from tokenmill.trace import Node, row, total
 SHARES = "token_shares"
 """Figure of a pool: kind of token to the share of its time, where the pool's formulas say so."""
 PER_MILLION = 1e6
+WITHIN = {"cached": "input"}
+"""Kind of token to the kind that counts it, too: a bill of the whole is for those of it that have no bill of their own."""
 
 
 def with_costs_apart(plan: Plan) -> Plan:
@@ -43,6 +45,12 @@ def pool_costs(plan: Plan, name: str) -> dict[str, float]:
     return {pool: cost * weight / whole for pool, weight in weights.items()} if whole > 0 else {}
 
 
+def alone(amount: Callable[[str], float | None], kind: str) -> float:
+    """Return the amount of a kind of token without the kinds within it."""
+    inner = sum(amount(name) or 0.0 for name, whole in WITHIN.items() if whole == kind)
+    return (amount(kind) or 0.0) - inner
+
+
 def _shares(pool: Pool) -> Mapping[str, float]:
     found = pool.predicted.get(SHARES) or {}
     return found if isinstance(found, Mapping) else {}
@@ -57,10 +65,10 @@ def _nodes(plan: Plan, name: str, made: WorkloadPlan) -> dict[str, Node]:
     worth = float(made.totals.get("present_worth", 1.0))
     nodes: dict[str, Node] = {}
     for kind in dict.fromkeys(kind for pool in told for kind in _shares(pool)):
-        tokens = float(made.totals.get(f"tokens_{kind}") or 0.0) * worth
+        tokens = alone(lambda name: float(made.totals.get(f"tokens_{name}") or 0.0), kind) * worth
         if tokens > 0:
             parts = [
-                (pool.name, costs[pool.name] * _shares(pool).get(kind, 0.0) * PER_MILLION / tokens) for pool in told
+                (pool.name, costs[pool.name] * alone(_shares(pool).get, kind) * PER_MILLION / tokens) for pool in told
             ]
             key = f"{name}.cost_apart.million_{kind}"
             rows = [

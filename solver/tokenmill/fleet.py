@@ -242,16 +242,24 @@ def with_margins(asked: Problem, plan: Plan) -> Plan:
 
     workloads, trace = dict(plan.workloads), dict(plan.trace)
     for workload in asked.workloads:
-        prices = [float(workload.values.get(f"demand.list_price.{kind}") or 0.0) for kind in ("input", "output")]
+        prices = _list_prices(workload)
         made = workloads.get(workload.name)
         if made is None or not any(prices) or plan.cost.total is None:
             continue
         answers = float(made.totals.get("tokens_output", 0.0))
         prompts = float(made.totals.get("tokens_input", made.totals.get("tokens_all", answers) - answers))
+        cached = float(made.totals.get("tokens_cached", 0.0))
         cost = plan.cost.by_workload.get(workload.name, 0.0)
         worth = float(made.totals.get("present_worth", 1.0))  # revenue is discounted as the cost is
-        nodes = margin_nodes(workload.name, prices, (prompts * worth, answers * worth), cost)
+        tokens = [count * worth for count in (prompts - cached, cached, answers)]
+        nodes = margin_nodes(workload.name, prices, tokens, cost)
         trace |= nodes
         revenue, margin = (nodes[f"{workload.name}.{name}"]["value"] for name in ("revenue", "margin"))
         workloads[workload.name] = replace(made, totals={**made.totals, "revenue": revenue, "margin": margin})
     return replace(plan, workloads=workloads, trace=trace)
+
+
+def _list_prices(workload: Workload) -> list[float]:
+    """Return what a token brings [USD]: of prompts, of what the prefix cache holds of them (the same, unless stated), of answers."""
+    fresh, cached, answer = (workload.values.get(f"demand.list_price.{kind}") for kind in ("input", "cached", "output"))
+    return [float(fresh or 0.0), float((fresh if cached is None else cached) or 0.0), float(answer or 0.0)]

@@ -61,14 +61,19 @@ def answer_nodes(
 
 
 def margin_nodes(workload: str, prices: Sequence[float], tokens: Sequence[float], cost: float) -> dict[str, Node]:
-    """Return ``<workload>.revenue`` and ``<workload>.margin`` [USD]; `prices` [USD/token], `tokens`: of prompts, of answers."""
+    """Return ``<workload>.revenue`` and ``<workload>.margin`` [USD]; `prices` [USD/token], `tokens`: of prompts computed, of prompts in the cache, of answers."""
     parts: list[str | Node] = []
-    for name, price, count in zip(("prompts", "answers"), prices, tokens, strict=True):
+    kinds = [
+        item
+        for item in zip(("prompts", "cached", "answers"), prices, tokens, strict=True)
+        if item[0] != "cached" or item[2]
+    ]
+    for name, price, count in kinds:
         parts.append(row(f"price_{name}", price, "USD", f"workload.{workload}.demand.list_price"))
         parts.append(row(name, count, "1", f"workloads.{workload}.totals"))
     revenue = sum(price * count for price, count in zip(prices, tokens, strict=True))
     paid = row("cost", cost, "USD", f"cost.by_workload.{workload}")
-    formula = "price_prompts*prompts + price_answers*answers"
+    formula = " + ".join(f"price_{name}*{name}" for name, *_ in kinds)
     return {
         f"{workload}.revenue": _node("what the demand served pays", formula, revenue, "USD", parts, "revenue"),
         f"{workload}.margin": _node(

@@ -1,8 +1,9 @@
-"""Cost of prompt and answer tokens apart: sums to the whole, and follows the time that each takes."""
+"""Cost of prompt, cached and answer tokens apart: sums to the whole, and follows the time that each takes."""
 
 import pytest
 
 import tokenmill as tm
+from tokenmill import data
 
 
 def chat(prompt, answer, **engine):
@@ -61,3 +62,29 @@ def test_every_part_is_explained():
     plan = chat(500, 500)
     node = plan.trace["chat.cost_apart.million_output"]
     assert node["value"] == pytest.approx(sum(leaf["value"] for leaf in node["inputs"]))
+
+
+def test_three_bills_of_tokens_add_up_and_a_margin_follows_from_three_prices():
+    """20 000 tokens a prompt at a hit of 0.9: 18 000 cached, 2 000 computed, 300 answered; all bills sum to the money paid."""
+    plan = tm.solve(tm.load_problem(data.path("problems") / "cached-prompts.toml"))
+    totals = plan.workloads["code"].totals
+    apart, cost = totals["cost_apart"], plan.cost.by_workload["code"]
+    requests = 200 * 365 * 86400
+    counts = {"input": 2000, "cached": 18000, "output": 300}
+    bills = {kind: apart[f"million_{kind}"] / 1e6 * count * requests for kind, count in counts.items()}
+    assert sum(bills.values()) == pytest.approx(cost)
+    assert 0 < apart["million_cached"] < apart["million_input"] / 10 < apart["million_output"] / 100
+    prices = {"input": 0.10, "cached": 0.02, "output": 2.50}
+    revenue = sum(prices[kind] / 1e6 * count * requests for kind, count in counts.items())
+    assert totals["revenue"] == pytest.approx(revenue)
+    assert totals["margin"] == pytest.approx(revenue - cost)
+    assert plan.trace["code.revenue"]["formula"].count("*") == 3
+
+
+@pytest.mark.slow
+def test_without_the_cache_all_prompt_tokens_are_computed():
+    file = data.path("problems") / "cached-prompts.toml"
+    bare = tm.solve(tm.load_problem(file, [("workload.code.demand.prefix_cache_hit", "0.0")]))
+    found = tm.solve(tm.load_problem(file))
+    assert "million_cached" not in bare.workloads["code"].totals["cost_apart"]
+    assert bare.cost.total > 2 * found.cost.total

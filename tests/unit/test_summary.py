@@ -69,6 +69,16 @@ def test_a_margin_is_revenue_less_cost():
     assert "$70.00 - $100.00" in explain(made, "chat.margin")
 
 
+def test_cached_prompts_bring_their_own_price_or_that_of_any_prompt():
+    """Hand calculation: of 1e6 prompt tokens 4e5 are cached. At $10, $1 and $30 a million: 6 + 0.4 + 60; without the second price 10 + 60."""
+    sold = {"chat": WorkloadPlan("serving", totals={"tokens_output": 2e6, "tokens_input": 1e6, "tokens_cached": 4e5})}
+    prices = {"demand.list_price.input": 10e-6, "demand.list_price.output": 30e-6}
+    for more, revenue in (({"demand.list_price.cached": 1e-6}, 66.4), ({}, 70.0)):
+        asked = Problem((Workload("chat", "toy", values=prices | more),))
+        made = with_margins(asked, replace(plan(), workloads=sold))
+        assert made.workloads["chat"].totals["revenue"] == pytest.approx(revenue)
+
+
 def test_a_loss_is_written_with_its_sign_first():
     assert money(-2_198_760.0) == "-$2,198,760"
     assert money(-0.05) == "-$0.05"
