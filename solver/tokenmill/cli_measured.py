@@ -33,14 +33,15 @@ def validate(files: Files = None, json: Json = False) -> int:
 HEADS = {
     "median_error": "median", "p90_error": "p90", "worst_error": "worst", "bias": "bias", "baseline_median_error": "baseline", "beats_baseline": "better",
     "coverage_80": "in 80%", "half_width": "+-80%", "false_fit": "f.fit", "false_no_fit": "f.no", "rank_correlation": "rank",
-    "best_within_5pct": "best",
+    "best_within_5pct": "best", "pairs_right": "pairs",
 }  # fmt: skip
 """Column of a score, by field."""
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
     typer.echo(
-        "Errors on groups left out of the fits; baseline: one constant utilisation an accelerator, always fits\n"
+        "Errors on groups left out of the fits; baseline: one constant utilisation an accelerator, always fits; "
+        "pairs: of two that part by over a tenth, the better one was named\n"
     )
     typer.echo(
         f"{'metric':<12} {'rows':>5} " + " ".join(f"{head:>8}" for head in HEADS.values()) + "  file, accelerator"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from itertools import combinations
 from math import log
 from typing import Any
 from zlib import crc32
@@ -47,6 +48,8 @@ EVALUATORS: dict[str, str] = {
 LEAST_RANKED = 3
 CLOSE = 1.05
 """How near to the best measured layout the chosen one must come."""
+APART = 1.1
+"""Ratio of two measured values from which their order counts."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,22 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """Pairs over all accelerators that part by more than `APART`, and the share of them that is ranked right (None: no pair)."""
+
+    metric: str
+    count: int
+    right: float | None
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Outcomes of the rows that are scored, rows in the file, and how many were left out by reason (fitted rows among them)."""
 
     outcomes: Sequence[Outcome]
     rows_in_file: int
     left_out: Mapping[str, int] = field(default_factory=dict)
+    compared: Sequence[Compared] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +110,7 @@ class Score:
     false_no_fit: float | None = None
     rank_correlation: float | None = None
     best_within_5pct: float | None = None
+    pairs_right: float | None = None
     rows_in_file: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
 
@@ -134,6 +148,9 @@ def _scores(name: str, evaluation: Evaluation) -> Iterator[Score]:
         yield Score(name, "", "none", 0, rows_in_file=evaluation.rows_in_file, left_out=evaluation.left_out)
     for (accelerator, metric), outcomes in sorted(grouped.items()):
         yield score(name, accelerator, metric, outcomes, evaluation)
+    for one in evaluation.compared:
+        yield Score(name, "all", one.metric, one.count, pairs_right=one.right, rows_in_file=evaluation.rows_in_file,
+                    left_out=evaluation.left_out)  # fmt: skip
 
 
 def score(name: str, accelerator: str, metric: str, outcomes: Sequence[Outcome], evaluation: Evaluation) -> Score:
@@ -179,20 +196,37 @@ def _fit_figures(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
 
 
 def _rank_figures(ran: Sequence[Outcome]) -> dict[str, float | None]:
-    """Median rank correlation over settings of three layouts and more, and how often the best predicted is near the best measured."""
+    """Median rank correlation over settings of three layouts and more, how often the best predicted is near the best measured;
+    of the pairs in a setting that part, the share ranked right.
+    """
     settings: dict[str, list[Outcome]] = {}
     for outcome in ran:
         if outcome.setting is not None:
             settings.setdefault(outcome.setting, []).append(outcome)
+    pairs = [(one, other) for rows in settings.values() for one, other in combinations(rows, 2) if _apart(one, other)]
+    right = {"pairs_right": float(np.mean([_ranked(*pair) for pair in pairs]))} if pairs else {}
     compared = [rows for rows in settings.values() if len(rows) >= LEAST_RANKED]
     if not compared:
-        return {}
+        return {**right}
     correlations, close = [], []
     for rows in compared:
         measured, predicted = (np.array([getattr(o, key) for o in rows], float) for key in ("measured", "predicted"))
         correlations.append(rank_correlation(predicted, measured))
         close.append(measured[int(np.argmin(predicted))] <= CLOSE * measured.min())
-    return {"rank_correlation": _median(np.array(correlations)), "best_within_5pct": float(np.mean(close))}
+    return {
+        "rank_correlation": _median(np.array(correlations)),
+        "best_within_5pct": float(np.mean(close)),
+        **right,
+    }
+
+
+def _apart(one: Outcome, other: Outcome) -> bool:
+    low, high = sorted((one.measured or 0.0, other.measured or 0.0))
+    return high > APART * low
+
+
+def _ranked(one: Outcome, other: Outcome) -> bool:
+    return (one.predicted - other.predicted) * ((one.measured or 0.0) - (other.measured or 0.0)) > 0
 
 
 def rank_correlation(one: Array, other: Array) -> float:

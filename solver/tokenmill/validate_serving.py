@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import exp
@@ -17,8 +17,9 @@ from tokenmill import data
 from tokenmill.catalog import load_catalog
 from tokenmill.efficiency import engine_version, residual_class, residuals
 from tokenmill.imports.architecture import load_architecture
-from tokenmill.validate import Evaluation, Outcome, fitted_half
+from tokenmill.validate import Compared, Evaluation, Outcome, fitted_half
 from tokenmill.validate_cases import Batch, Prediction, Predictor
+from tokenmill.validate_serving_pairs import compared, loaded
 from tokenmill.validate_serving_rows import Row, measured, read_rows
 
 
@@ -58,6 +59,8 @@ METRICS = {
 HALVES = ("engines_half_a.csv", "engines_half_b.csv")
 """Constants of engines fitted on one half of the groups alone: each predicts the rows of the other half."""
 FOLDS = ("half_a", "half_b")
+PACED = ("inferencemax",)
+"""Files of closed loops over many loads, whose chips and layouts are ranked at one pace of the users."""
 HIGHEST = ("rate_chip",)
 """Metrics of rows that leave the layout open: the highest of those allowed is the prediction."""
 
@@ -148,7 +151,14 @@ def evaluate(name: str) -> Evaluation:
             left[f"refused: {pair.reason}"] += 1
             continue
         outcomes += [_outcome(pair, metric, base) for metric in pair.row.values]
-    return Evaluation(outcomes, len(read_rows(name)), dict(left))
+    return Evaluation(outcomes, len(read_rows(name)), dict(left), _paced(name))
+
+
+def _paced(name: str) -> Sequence[Compared]:
+    """Return how chips and layouts of a closed loop are ranked at one pace of its users."""
+    if name not in PACED:
+        return ()
+    return compared([loaded(pair.row, pair.predicted.figures) for pair in pairs(name) if pair.predicted is not None])
 
 
 def _outcome(pair: Pair, metric: str, base: Mapping[tuple[bool, str, str], float]) -> Outcome:
