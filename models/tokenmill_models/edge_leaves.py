@@ -116,5 +116,5 @@ INPUTS = (
     Input("host.bandwidth", "number", "bandwidth of the host's memory", host_bandwidth, "B/s", default=60e9),
     Input("memory_fraction", "number", "share of what the device gives to a program that may be taken", leaf.memory_fraction,
           default=1.0, maximum=1.0),
-    Input("mfu_peak", "name", "precision whose dense peak MFU is counted against", default="bf16"),
+    Input("mfu_peak", "name", "precision whose dense peak MFU is counted against", default="bf16", of="precision"),
 )  # fmt: skip

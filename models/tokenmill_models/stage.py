@@ -17,7 +17,7 @@ INPUT_KINDS = (
     "slices",  # a number, or {slice = number}
     "choice",  # a word of `among`
     "flag",  # true or false
-    "name",  # free text (an engine, a store)
+    "name",  # a name of what `of` says (a model, a store); else free text (an engine)
     "system",  # one or several systems of the catalogue
     "architecture",  # a name of the catalogue or a path
     "records",  # a list of tables; their keys are inputs named "<this>[].<key>"
@@ -37,7 +37,8 @@ class Input:
     `symbol` receives the value; `parts` maps further fields to symbols (``{"p95": S_p95}``; percentiles: word to
     symbol). `default` None means: may be absent, and rules that name its symbol do not apply; `required` means it
     must be there. `choice` says that a list is a choice (an Axis of the same name takes it). `fills` of a trace: what it
-    measures (classes, rate [1/s], gap_cv, prefix_hit, surge) to the key that it stands for.
+    measures (classes, rate [1/s], gap_cv, prefix_hit, surge) to the key that it stands for. `of` a name: what it must be
+    a name of (model, store, precision), or a word of `among`; empty: free text.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Input:
     minimum: float | None = 0.0
     maximum: float | None = None
     fills: Mapping[str, str] = field(default_factory=dict)
+    of: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in INPUT_KINDS:

@@ -45,7 +45,7 @@ trained = declare("trained_tokens", "1", "tokens that the run trains on")
 
 RUN_INPUTS = (
     Input("critical_batch", "number", "largest batch, in sequences, that still learns as well by the token", leaf.critical_batch),
-    Input("checkpoint.store", "name", "store of the catalogue that takes the checkpoints", default="parallel-fs"),
+    Input("checkpoint.store", "name", "store of the catalogue that takes the checkpoints", default="parallel-fs", of="store"),
     Input("checkpoint.interval", "number", "useful time between checkpoints; 0: the best is chosen", interval_held, "s", 0.0),
     Input("restart", "number", "time from a failure to work again", restart, "s", 600.0),
     Input("evaluate.every", "number", "steps between two evaluations; 0: none", evaluate_every, default=0.0),
@@ -56,7 +56,7 @@ RUN_INPUTS = (
     Input("memory_fraction", "number", "share of a device's memory that training may take", leaf.memory_fraction, default=0.94,
           maximum=1.0),
     Input("mfu", "number", "model FLOPs utilisation laid down; 0: predicted", leaf.mfu_assumed, default=0.0, maximum=1.0),
-    Input("mfu_peak", "name", "precision whose dense peak MFU is counted against", default="bf16"),
+    Input("mfu_peak", "name", "precision whose dense peak MFU is counted against", default="bf16", of="precision"),
     Input("engine.name", "name", "framework class whose overheads apply", default="generic"),
 )  # fmt: skip
 

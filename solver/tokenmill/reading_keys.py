@@ -61,14 +61,14 @@ def key_of_input(item: Input) -> Key:
     positive = item.symbol is not None and item.symbol.is_positive and not item.minimum
     return Key(
         item.name.rsplit(".", 1)[-1].removesuffix("[]"),
-        _KINDS.get(item.kind, item.kind),
+        "name" if item.of else _KINDS.get(item.kind, item.kind),
         item.doc,
         item.dimension,
         minimum=item.minimum,
         above=0.0 if positive else None,
         maximum=item.maximum,
         among=item.among,
-        of="system" if item.kind == "system" else None,
+        of="system" if item.kind == "system" else item.of or None,
         required=item.required,
         points=tuple(item.parts) or ("mean", "p50", "p95", "p99"),
     )

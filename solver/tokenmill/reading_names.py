@@ -31,6 +31,7 @@ class Names:
             "chip": [*own_chips, *catalog.chips],
             "network": list(catalog.networks),
             "precision": list(catalog.precisions),
+            "store": list(catalog.stores),
         }
         self._own_chips = own_chips
         self._special: dict[str, Callable[[str], Refusal | None]] = {

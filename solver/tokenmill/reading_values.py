@@ -194,11 +194,16 @@ def word(raw: Any, key: Key, path: str, state: Reading) -> Any:
 
 
 def name(raw: Any, key: Key, path: str, state: Reading) -> Any:
-    """Read a name that its vocabulary knows."""
+    """Read a name that its vocabulary knows, or a word of `among`."""
+    if isinstance(raw, str) and raw in key.among:
+        return raw
     if not isinstance(raw, str) or not 0 < len(raw) <= LONGEST_NAME:
         return state.refuse(path, show(raw), f"the name of one {key.of}")
     problem = state.names.check(key.of or "", raw)
-    return raw if problem is None else state.refuse(path, show(raw), *problem)
+    if problem is None:
+        return raw
+    allowed, near = problem
+    return state.refuse(path, show(raw), f"{listed(key.among)}, or {allowed}" if key.among else allowed, near)
 
 
 def model(raw: Any, key: Key, path: str, state: Reading) -> Any:

@@ -185,13 +185,11 @@ def _role(raw: Any, role: str, path: str, keys: StageKeys, found: _Found, state:
 def _members(
     raw: Mapping[str, Any], path: str, members: Mapping[str, Input], state: Reading, others: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Read one table of a list by the inputs that its keys are; without those absent."""
+    """Read one table of a list by the inputs that its keys are; without those absent, None for those mistaken."""
     values: dict[str, Any] = {}
     for label, value in raw.items():
         if label in members:
-            read = read_value(value, key_of_input(members[label]), join(path, label), state)
-            if read is not None:
-                values[label] = read
+            values[label] = read_value(value, key_of_input(members[label]), join(path, label), state)
         elif label not in others:
             state.unknown(path, label, (*members, *others))
     return values
@@ -253,6 +251,7 @@ def _complete_classes(path: str, keys: StageKeys, found: _Found, state: Reading)
     if found.classes is None:
         found.classes = (RequestClass(ONE_CLASS, 1.0, {}),)
     complete = []
+    missing: dict[str, Input] = {}
     for made in found.classes:
         values = dict(made.values)
         for label, item in members.items():
@@ -264,9 +263,11 @@ def _complete_classes(path: str, keys: StageKeys, found: _Found, state: Reading)
             elif item.default is not None:
                 values[label] = _default(item)
             elif item.required:
-                state.refuse(".".join((path, keys.level() + label)), "nothing", f"a value: {item.doc}")
+                missing[label] = item
         complete.append(RequestClass(made.name, made.share, values))
     found.classes = tuple(complete)
+    for label, item in missing.items():
+        state.refuse(".".join((path, keys.level() + label)), "nothing", f"a value: {item.doc}")
 
 
 def _default(item: Input) -> Any:
