@@ -118,7 +118,10 @@ class Mlp:
 
 @dataclass(frozen=True)
 class LayerKind:
-    """All the layers of one make: `count` of them at `positions` (from 0)."""
+    """All the layers of one make: `count` of them at `positions` (from 0).
+
+    `parallel`: mixer and MLP read the same input and their outputs are summed at once, one all-reduce for both.
+    """
 
     name: str
     count: int
@@ -126,6 +129,13 @@ class LayerKind:
     mixer: Mixer
     mlp: Mlp
     norm_parameters: int = 0
+    parallel: bool = False
+
+    @property
+    def tensor_reduces(self) -> int:
+        """All-reduces over the tensor group that a forward pass of one such layer needs, routed experts apart."""
+        parts = int(self.mixer.kind != "none") + int(bool(self.mlp.matrices))
+        return min(parts, 1) if self.parallel else parts
 
     @property
     def expert_parameters(self) -> int:

@@ -235,7 +235,7 @@ def _exchange_shares(
 ) -> dict[str, sp.Symbol]:
     reduces = sp.Add(*(count * _reduces(kind) for count, kind in zip(counts, arch.layers, strict=True)))
     tensor = graph.let(
-        f"tensor_{label}", "s", f"all-reduces of {label}: one after each mixer and each MLP",
+        f"tensor_{label}", "s", f"all-reduces of {label}: one after each mixer and each MLP, or after both at once",
         reduces * exchanges.reduce * uneven,
     )  # fmt: skip
     expert = sp.Add(*(counts[i] * time for i, time in exchanges.experts.items())) * uneven
@@ -265,7 +265,7 @@ def _in_halves(
 
 def _reduces(kind: LayerKind) -> int:
     """All-reduces of a layer over the tensor group; the experts' own exchange is apart."""
-    return int(kind.mixer.kind != "none") + int(kind.mlp.kind == "dense")
+    return kind.tensor_reduces if kind.mlp.kind == "dense" else int(kind.mixer.kind != "none")
 
 
 def _model_flops(graph: Graph, label: str, arch: Architecture, shape: Shape, logits: sp.Expr) -> sp.Symbol:

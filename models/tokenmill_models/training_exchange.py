@@ -113,7 +113,7 @@ def _tensor(graph: Graph, label: str, kind: LayerKind, rows: sp.Expr, again: sp.
     With sequence parallelism each all-reduce is a gather and a scatter; the second gathers of the backward pass overlap. Backward,
     products of weight gradients can hide the exchange of input gradients: the all-reduce, or the scatter.
     """
-    parts = int(kind.mixer.kind != "none") + int(bool(kind.mlp.matrices))
+    parts = kind.tensor_reduces
     volume = rows * arch_leaf("hidden") * leaf.bytes_residual
     reduce = all_reduce(graph, "tensor_reduce", TENSOR, volume)
     half = gather(graph, "tensor_gather", TENSOR, volume)

@@ -45,7 +45,7 @@ def gpt_bigcode(c: Config) -> Text:
 def gptj(c: Config) -> Text:
     """GPT-J and CodeGen: attention without biases beside an MLP with them, one norm, an untied head with a bias."""
     s = heads_of(c)
-    block = Block(attention(s), dense(s.hidden, _inner(c), gated=False, bias=True), 2 * s.hidden)
+    block = Block(attention(s), dense(s.hidden, _inner(c), gated=False, bias=True), 2 * s.hidden, parallel=True)
     return text_model(c, [block] * c.layers, tie=False, other=2 * s.hidden, head_bias=True)
 
 
@@ -67,7 +67,8 @@ def gpt_neox(c: Config) -> Text:
     """GPT-NeoX and Pythia: biases everywhere, untied head."""
     s, bias = heads_of(c), c.flag("attention_bias", default=True)
     mixer = attention(s, qkv_bias=bias, out_bias=bias)
-    block = Block(mixer, dense(s.hidden, width_of(c), gated=False, bias=True), 4 * s.hidden)
+    parallel = c.flag("use_parallel_residual", default=True)
+    block = Block(mixer, dense(s.hidden, width_of(c), gated=False, bias=True), 4 * s.hidden, parallel)
     return text_model(c, [block] * c.layers, tie=False, other=2 * s.hidden)
 
 
@@ -119,7 +120,7 @@ def falcon(c: Config) -> Text:
     norms = c.count("num_ln_in_parallel_attn", default=2 if new or not parallel else 1)
     mixer = attention(Heads(h, heads, kv, h // heads, h // heads), qkv_bias=bias, out_bias=bias)
     mlp = dense(h, c.count("ffn_hidden_size", default=4 * h), gated=False, bias=bias)
-    return text_model(c, [Block(mixer, mlp, norms * 2 * h)] * c.layers, tie=True, other=2 * h)
+    return text_model(c, [Block(mixer, mlp, norms * 2 * h, new or parallel)] * c.layers, tie=True, other=2 * h)
 
 
 def phi(c: Config) -> Text:
@@ -127,7 +128,7 @@ def phi(c: Config) -> Text:
     s = heads_of(c)
     norms = 2 * s.d_qk * 2 if c.flag("qk_layernorm", default=False) else 0
     mixer = attention(s, qkv_bias=True, out_bias=True, other=norms)
-    block = Block(mixer, dense(s.hidden, width_of(c), gated=False, bias=True), 2 * s.hidden)
+    block = Block(mixer, dense(s.hidden, width_of(c), gated=False, bias=True), 2 * s.hidden, parallel=True)
     return text_model(c, [block] * c.layers, tie=False, other=2 * s.hidden, head_bias=True)
 
 
@@ -145,9 +146,12 @@ def starcoder2(c: Config) -> Text:
 def stablelm(c: Config) -> Text:
     """StableLM 2 and 3B: gated MLP, layer norms with biases, optional norms over each head."""
     s, bias = heads_of(c), c.flag("use_qkv_bias", default=False)
-    norms = 1 if c.flag("use_parallel_residual", default=False) else 2
+    parallel = c.flag("use_parallel_residual", default=False)
+    norms = 1 if parallel else 2
     heads = (s.heads + s.kv_heads) * s.d_qk if c.flag("qk_layernorm", default=False) else 0
-    block = Block(attention(s, qkv_bias=bias, other=heads), dense(s.hidden, width_of(c)), norms * 2 * s.hidden)
+    block = Block(
+        attention(s, qkv_bias=bias, other=heads), dense(s.hidden, width_of(c)), norms * 2 * s.hidden, parallel
+    )
     return text_model(c, [block] * c.layers, tie=False, other=2 * s.hidden)
 
 

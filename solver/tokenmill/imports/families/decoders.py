@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tokenmill.imports.families.config import Config
 from tokenmill.imports.families.parts import Block, Heads, Text, attention, dense, heads_of, text_model
@@ -170,7 +171,7 @@ def cohere(c: Config) -> Text:
     s, bias = heads_of(c), c.flag("attention_bias", default=False)
     norms = (s.heads + s.kv_heads) * s.d_qk if c.flag("use_qk_norm", default=False) else 0
     mixer = attention(s, qkv_bias=bias, out_bias=bias, other=norms)
-    return text_model(c, [Block(mixer, dense(s.hidden, width_of(c)), s.hidden)] * c.layers, tie=True)
+    return text_model(c, [Block(mixer, dense(s.hidden, width_of(c)), s.hidden, parallel=True)] * c.layers, tie=True)
 
 
 def cohere2(c: Config) -> Text:
@@ -179,7 +180,7 @@ def cohere2(c: Config) -> Text:
     period = c.count("sliding_window_pattern", "_sliding_window_pattern", default=4)
     layer_windows = windows(c, lambda i: (i + 1) % period != 0, 4096)
     blocks = stack(c, lambda w: attention(s, qkv_bias=bias, out_bias=bias, window=w), layer_windows, s.hidden)
-    return text_model(c, blocks, tie=True)
+    return text_model(c, [replace(block, parallel=True) for block in blocks], tie=True)
 
 
 def granite(c: Config) -> Text:

@@ -11,11 +11,12 @@ from tokenmill_models.architecture import Indexer, LayerKind, Matrix, Mixer, Mlp
 
 @dataclass(frozen=True)
 class Block:
-    """One layer: its mixer, its MLP, the parameters of its norms."""
+    """One layer: its mixer, its MLP, the parameters of its norms; `parallel`: both read the same input, and their outputs are summed."""
 
     mixer: Mixer
     mlp: Mlp
     norms: int
+    parallel: bool = False
 
 
 @dataclass(frozen=True)
@@ -233,5 +234,7 @@ def layer_kinds(blocks: Iterable[Block]) -> tuple[LayerKind, ...]:
         base = f"{block.mixer.kind}{window}-{block.mlp.kind}"
         seen[base] = seen.get(base, 0) + 1
         name = base if seen[base] == 1 else f"{base}-{seen[base]}"
-        kinds.append(LayerKind(name, len(positions), tuple(positions), block.mixer, block.mlp, block.norms))
+        kinds.append(
+            LayerKind(name, len(positions), tuple(positions), block.mixer, block.mlp, block.norms, block.parallel)
+        )
     return tuple(kinds)
