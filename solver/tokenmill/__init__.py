@@ -2,7 +2,7 @@
 
 The verbs of the library; each loads what it needs when it is first used:
 
-load_problem, solve, check, derive, explain, sweep, pareto, compare, answers, explore, matrix, claim, simulate, calibrate, validate, load_plan,
+load_problem, solve, check, derive, explain, sweep, pareto, front, compare, answers, explore, matrix, claim, simulate, calibrate, validate, load_plan,
 load_catalog
 """
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tokenmill.errors import ProblemError, TokenmillError
     from tokenmill.explain import explain
     from tokenmill.explore import explore
+    from tokenmill.front import front
     from tokenmill.matrix import matrix
     from tokenmill.pareto import pareto
     from tokenmill.plan import Plan, load_plan
@@ -46,6 +47,7 @@ _HOMES = {
     "derive": "derive",
     "explain": "explain",
     "explore": "explore",
+    "front": "front",
     "load_catalog": "catalog",
     "load_plan": "plan",
     "load_problem": "reading",
@@ -70,6 +72,7 @@ __all__ = [
     "derive",
     "explain",
     "explore",
+    "front",
     "load_catalog",
     "load_plan",
     "load_problem",

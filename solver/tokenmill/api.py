@@ -13,7 +13,7 @@ from tokenmill.problem import Problem, Workload
 
 if TYPE_CHECKING:
     from tokenmill.candidates.columns import Column
-    from tokenmill.candidates.search import Searched
+    from tokenmill.candidates.search import Ask, Searched
     from tokenmill.catalog import Catalog
     from tokenmill.milp.solution import Running
     from tokenmill.offers import Offer
@@ -184,38 +184,62 @@ def catalog_for(problem: Problem, catalog: Catalog | None) -> Catalog:
 
 def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
     """Return offers, arcs, demand and pruned columns of a problem (everything before the programme)."""
-    from tokenmill.candidates.search import Ask, search
-    from tokenmill.closed_loop import a_replica, closed
-    from tokenmill.devices import every_offer, named
-    from tokenmill.imports.architecture import load_architecture
+    from tokenmill.candidates.search import search
+    from tokenmill.closed_loop import closed
     from tokenmill.nearness import search_near
-    from tokenmill.reading import unsupported
     from tokenmill.topology import site_graph
-    from tokenmill_models.stage import stages
 
-    if mistakes := unsupported(problem):
-        raise ProblemError(mistakes)
-    data = catalog_for(problem, catalog)
-    found = Found(data, *every_offer(problem, data, stages()))
+    found = offered(problem, catalog)
+    data, hardware = found.catalog, problem.hardware
     systems = tuple(data.system(name) for name in dict.fromkeys(offer.system for offer in found.offers))
-    users = {data.system(name).id for w in problem.workloads for name in named(w, stages()[w.stage])}
-    network = data.network(problem.hardware.fabric) if problem.hardware.fabric else None
-    found.arcs = site_graph([s.name for s in problem.hardware.sites], systems, problem.hardware.wan, network).arcs()
+    network = data.network(hardware.fabric) if hardware.fabric else None
+    found.arcs = site_graph([s.name for s in hardware.sites], systems, hardware.wan, network).arcs()
     for workload in problem.workloads:
-        stage = stages()[workload.stage]
-        model = load_architecture(workload.model, problem.base) if workload.model else None
-        power = _power_matters(problem) or bool(named(workload, stage))
-        further = {key: load_architecture(name, problem.base) for key, name in _further_models(workload, stage)}
-        may = systems if named(workload, stage) else tuple(system for system in systems if system.id not in users)
-        ask = Ask(a_replica(workload, stage), stage, problem, data, model, may, power, further, tuple(found.offers))
+        ask = ask_of(problem, workload, data, found.offers)
+        stage = found.stages[workload.name] = ask.stage
         found.searched.append(search_near(ask, search))
-        found.stages[workload.name] = stage
         if closed(workload, stage):
             found.closed.add(workload.name)
             found.demand[workload.name] = np.ones((problem.horizon.periods, len(problem.horizon.slices)))
         elif stage.demand is not None:
             found.demand[workload.name] = demand_of(problem, workload, stage)
     return found
+
+
+def offered(problem: Problem, catalog: Catalog | None = None) -> Found:
+    """Return the catalogue as a problem sees it, and what can be had: the rest is empty.
+
+    Raises
+    ------
+    ProblemError
+        For what the problem asks and the product cannot do, in words.
+    """
+    from tokenmill.devices import every_offer
+    from tokenmill.reading import unsupported
+    from tokenmill_models.stage import stages
+
+    if mistakes := unsupported(problem):
+        raise ProblemError(mistakes)
+    data = catalog_for(problem, catalog)
+    return Found(data, *every_offer(problem, data, stages()))
+
+
+def ask_of(problem: Problem, workload: Workload, catalog: Catalog, offers: Sequence[Offer]) -> Ask:
+    """Return a workload with all that the search of its layouts reads, among the systems on offer."""
+    from tokenmill.candidates.search import Ask
+    from tokenmill.closed_loop import a_replica
+    from tokenmill.devices import named
+    from tokenmill.imports.architecture import load_architecture
+    from tokenmill_models.stage import stages
+
+    stage = stages()[workload.stage]
+    systems = tuple(catalog.system(name) for name in dict.fromkeys(offer.system for offer in offers))
+    users = {catalog.system(name).id for w in problem.workloads for name in named(w, stages()[w.stage])}
+    model = load_architecture(workload.model, problem.base) if workload.model else None
+    power = _power_matters(problem) or bool(named(workload, stage))
+    further = {key: load_architecture(name, problem.base) for key, name in _further_models(workload, stage)}
+    may = systems if named(workload, stage) else tuple(system for system in systems if system.id not in users)
+    return Ask(a_replica(workload, stage), stage, problem, catalog, model, may, power, further, tuple(offers))
 
 
 def _further_models(workload: Workload, stage: StageModel) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from tokenmill.cli_catalog import catalog_app, import_app
 from tokenmill.cli_claim import claim
 from tokenmill.cli_derive import derive
 from tokenmill.cli_fleet import compare, pareto, sweep
+from tokenmill.cli_front import front
 from tokenmill.cli_matrix import matrix
 from tokenmill.cli_measured import calibrate, validate
 from tokenmill.cli_plan import answers, explore, export, report
@@ -39,6 +40,7 @@ app.command()(calibrate)
 app.command()(validate)
 app.command()(sweep)
 app.command()(pareto)
+app.command()(front)
 app.command()(compare)
 app.command()(sizes)
 app.command()(matrix)

@@ -56,9 +56,9 @@ def explore(problem: Problem, *, catalog: Catalog | None = None) -> list[Candida
     from tokenmill.api import prepare
 
     found = prepare(problem, catalog)
-    rents = _rents(found.offers)
+    paid = rents(found.offers)
     rows = [
-        _candidate(column, searched.columns.shares, rents)
+        _candidate(column, searched.columns.shares, paid)
         for searched in found.searched
         for columns in searched.columns.columns.values()
         for column in columns
@@ -66,7 +66,7 @@ def explore(problem: Problem, *, catalog: Catalog | None = None) -> list[Candida
     return sorted(rows, key=lambda row: (row.workload, row.role, inf if row.cost is None else row.cost, row.layout))
 
 
-def _rents(offers: Sequence[Offer]) -> dict[str, tuple[float, str]]:
+def rents(offers: Sequence[Offer]) -> dict[str, tuple[float, str]]:
     """Return USD a chip-hour and its market by system: the cheapest that is paid by the hour."""
     found: dict[str, tuple[float, str]] = {}
     for offer in offers:
@@ -76,12 +76,12 @@ def _rents(offers: Sequence[Offer]) -> dict[str, tuple[float, str]]:
     return found
 
 
-def _candidate(column: Column, shares: Sequence[float], rents: Mapping[str, tuple[float, str]]) -> Candidate:
+def _candidate(column: Column, shares: Sequence[float], paid: Mapping[str, tuple[float, str]]) -> Candidate:
     rate = max((_mixed_rate(point.rate, shares) for point in column.points), default=0.0) or None
-    price, market = rents.get(column.system, (None, ""))
+    price, market = paid.get(column.system, (None, ""))
     hours = column.duration / HOUR if column.duration else 1 / (HOUR * rate) if rate else None
     return Candidate(
-        column.workload, column.role, column.system, market, column.chips, _layout(column.layout), rate, column.duration,
+        column.workload, column.role, column.system, market, column.chips, layout_words(column.layout), rate, column.duration,
         price, None if price is None or hours is None else price * column.chips * hours, column.power_loaded,
     )  # fmt: skip
 
@@ -94,7 +94,8 @@ def _mixed_rate(rates: Sequence[float], shares: Sequence[float]) -> float:
     return 1 / busy if busy else 0.0
 
 
-def _layout(values: Mapping[str, Any]) -> str:
+def layout_words(values: Mapping[str, Any]) -> str:
+    """Return the choices of a layout, by key, as people read them."""
     tables = layout_of(values)
     settings = {key: value for key, value in tables["settings"].items() if value not in (None, "none")}
     further = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in settings.items() if value != 1)

@@ -45,6 +45,12 @@ class Context:
     leaves: Mapping[str, Leaf]
     classes: Mapping[str, tuple[Leaf, ...]]
 
+    @property
+    def absent(self) -> frozenset[str]:
+        """Names of leaves that are not given: rules that name one do not apply."""
+        single = {name for name, leaf in self.leaves.items() if leaf.value is None}
+        return frozenset(single | {n for n, leaves in self.classes.items() if any(x.value is None for x in leaves)})
+
 
 @dataclass(frozen=True)
 class Searched:
@@ -102,7 +108,7 @@ class Ask:
 
 def search(ask: Ask) -> Searched:
     """Search every role that an offered route passes; return pruned columns, and a reason for every dropped row."""
-    routes = tuple(route for route in ask.stage.routes if _offered(route, ask.workload))
+    routes = tuple(route for route in ask.stage.routes if route_offered(route, ask.workload))
     names = dict.fromkeys(name for route in routes for name in route.roles) or dict.fromkeys(ask.roles)
     contexts: dict[str, Context] = {}
     left_out: dict[str, str] = {}
@@ -128,7 +134,7 @@ def search(ask: Ask) -> Searched:
         couplings=_couplings(ask, columns),
         classes=tuple(c.name for c in ask.workload.classes) or ("all",),
         shares=tuple(c.share for c in ask.workload.classes) or (1.0,),
-        counts=_counts(ask, contexts),
+        counts=yields_of(ask, contexts),
         dropped=tuple(dropped),
         evaluated=evaluated,
         cut=sum(row.count for row in dropped),
@@ -136,7 +142,7 @@ def search(ask: Ask) -> Searched:
     return Searched(found, contexts, left_out)
 
 
-def _offered(route: Route, workload: Workload) -> bool:
+def route_offered(route: Route, workload: Workload) -> bool:
     """Return whether the file's words, or the defaults in `when`, offer a route."""
     for key, words in route.when.items():
         given = workload.held.get(key)
@@ -156,7 +162,7 @@ def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[G
         for name, (rows, _) in parts.items()
     }
     settings: list[tuple[str, Context, dict[str, Any]]] = []
-    for system in _allowed(ask, role):
+    for system in allowed(ask, role):
         try:
             settings += [(system.id, context, grids) for context, grids in settings_of(ask, role, program, system)]
         except CatalogError as error:
@@ -172,7 +178,8 @@ def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[G
     return [rows for found, _ in done for rows in found], tallies + [tally for _, tally in done]
 
 
-def _allowed(ask: Ask, role: Role) -> tuple[System, ...]:
+def allowed(ask: Ask, role: Role) -> tuple[System, ...]:
+    """Return the systems on offer on which a role may stand."""
     if role.parts:
         return ask.systems[:1]  # a run of parts stands where its parts do
     demand = ask.stage.demand
@@ -278,10 +285,7 @@ def _grids(program: Program, role: Role, workload: Workload, scalars: Mapping[st
 def _gather(
     ask: Ask, context: Context, grids: dict[str, Any], parts: Mapping[str, list[Gathered]], tally: Tally
 ) -> Iterator[Gathered]:
-    role = context.program.role
-    absent = frozenset(name for name, leaf in context.leaves.items() if leaf.value is None) | frozenset(
-        name for name, values in context.classes.items() if any(leaf.value is None for leaf in values)
-    )
+    role, absent = context.program.role, context.absent
     for name, chosen in parts.items():
         grids[f"{PART}{name}"] = np.arange(float(sum(part.rows for part in chosen)))
     setting = replace(context.setting, parts=_part_leaves(context.program, parts))
@@ -322,7 +326,7 @@ def _couplings(ask: Ask, columns: Mapping[str, Sequence[Column]]) -> tuple[Coupl
     return tuple(uses)
 
 
-def _counts(ask: Ask, contexts: Mapping[str, Context]) -> dict[str, tuple[float, ...]]:
+def yields_of(ask: Ask, contexts: Mapping[str, Context]) -> dict[str, tuple[float, ...]]:
     """Return units per unit of demand by class (or per run) of every yield, from any one context."""
     context = next(iter(contexts.values()), None)
     counts: dict[str, tuple[float, ...]] = {}
@@ -356,7 +360,7 @@ def _below_quality(ask: Ask, role: Role) -> Iterator[Dropped]:
             word_combinations(one, ask.workload, ask.model_of(one), ask.catalog, ask.catalog.chip(system.chip))
         )
         for one in (role, *role.parts.values())
-        for system in _allowed(ask, one)
+        for system in allowed(ask, one)
     }
     return below(ask.workload, (role, *role.parts.values()), words)
 
