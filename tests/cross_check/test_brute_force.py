@@ -77,7 +77,7 @@ several = pytest.mark.parametrize("number", [FEW, pytest.param(PROBLEMS, marks=p
 def limited(case: Case, number: int) -> Case:
     """Return the case under two limits, one after the other between the least and what is used; some leave no plan."""
     rng = Random(number)
-    scarce_first = rng.choice([LIMITS, ("power", "chips", "supply", "budget")])
+    scarce_first = rng.choice([LIMITS, ("power", "chips", "supply", "budget"), ("chips", "power", "supply", "budget")])
     used = use_of(case)
     for limit in scarce_first:
         least = least_of(case, limit)
