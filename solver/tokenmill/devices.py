@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tokenmill.catalog import Catalog
@@ -13,6 +13,8 @@ from tokenmill.problem import Problem, Workload
 from tokenmill_models.stage import StageModel
 
 SYSTEM = "layout.system"
+PRICED = 'a price under [[hardware.price]], or the market "buy"'
+"""What gives a device a price."""
 
 
 def every_offer(
@@ -21,7 +23,8 @@ def every_offer(
     """Return all offers of a problem: of devices that workloads name, and of systems for everything else, with notes.
 
     A device costs what ``[[hardware.price]]`` says; with the market "buy" also what the catalogue says; else its user has it
-    already, and only the energy of its tokens costs. Devices are had one by one, and draw nothing for the model at rest.
+    already, and only the energy of its tokens costs. Where cost decides, devices without a price are not held against those that
+    have one. Devices are had one by one, and draw nothing for the model at rest.
     """
     devices, remarks = _devices(problem, catalog, stages)
     owned = replace(problem, hardware=replace(problem.hardware, systems=()))
@@ -35,19 +38,31 @@ def every_offer(
 def _devices(problem: Problem, catalog: Catalog, stages: Mapping[str, StageModel]) -> tuple[list[Offer], list[Mistake]]:
     found: list[Offer] = []
     notes: list[Mistake] = []
+    by_cost = problem.objectives[0].minimise == "cost"
     for workload in problem.workloads:
-        for name in named(workload, stages[workload.stage]):
-            priced = _priced(problem, catalog, name)
-            found += [_single(offer) for offer in priced]
+        had = {name: _priced(problem, catalog, name) for name in named(workload, stages[workload.stage])}
+        compared = by_cost and any(had.values())
+        for name, priced in had.items():
+            found += [_single(offer) for offer in priced or ([] if compared else [_users_own(catalog, name)])]
             if not priced:
-                found.append(_single(_users_own(catalog, name)))
-                allowed = 'a price under [[hardware.price]], or the market "buy"'
-                notes.append(
-                    Mistake(
-                        f"workload.{workload.name}.devices", f"no price of {name}: it counts as its user's own", allowed
-                    )
-                )
+                why = "not compared by cost with those that have one" if compared else "it counts as its user's own"
+                notes.append(Mistake(f"workload.{workload.name}.devices", f"no price of {name}: {why}", PRICED))
     return list({offer.key: offer for offer in found}.values()), notes
+
+
+def at_home(problem: Problem, stages: Mapping[str, StageModel], defaulted: Collection[str]) -> Problem:
+    """Return a problem whose sites have no facility around them, where all it asks for runs on devices of users.
+
+    `defaulted`: the keys that its file leaves out; a PUE that it states stays.
+    """
+    if not problem.workloads or not all(named(one, stages[one.stage]) for one in problem.workloads):
+        return problem
+    whole = {"hardware", "hardware.site"} & set(defaulted)
+    sites = tuple(
+        replace(site, pue=1.0) if whole or f"hardware.site.{site.name}.pue" in defaulted else site
+        for site in problem.hardware.sites
+    )
+    return replace(problem, hardware=replace(problem.hardware, sites=sites))
 
 
 def named(workload: Workload, stage: StageModel) -> tuple[str, ...]:

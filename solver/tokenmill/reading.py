@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill.catalog import Catalog, load_catalog
+from tokenmill.devices import at_home
 from tokenmill.errors import Mistake, ProblemError
 from tokenmill.problem import Problem
 from tokenmill.reading_checks import check_problem
@@ -70,7 +71,7 @@ def read_problem(
     problem = check_problem(problem, state, known)
     if state.mistakes:
         raise ProblemError(state.mistakes)
-    return replace(problem, defaulted=tuple(sorted(state.defaulted)))
+    return replace(at_home(problem, known, state.defaulted), defaulted=tuple(sorted(state.defaulted)))
 
 
 def unsupported(problem: Problem) -> list[Mistake]:

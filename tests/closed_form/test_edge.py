@@ -89,8 +89,8 @@ def test_energy_and_battery_follow_from_power_and_rate():
     assert found["energy_per_token"] == pytest.approx(found["power"] / found["tokens_per_second"])
     assert found["tokens_per_charge"] == pytest.approx(19 * 3600 / found["energy_per_token"])
     assert found["battery_share_per_day"] == pytest.approx(20000 / found["tokens_per_charge"])
-    # the energy of the tokens is all that users' own devices cost: at 1.3 PUE and 8 cents a kilowatt-hour
-    year = 1000 * 365 * 20000 * found["energy_per_token"] / 3.6e6 * 1.3 * 0.08
+    # the energy of the tokens is all that users' own devices cost: at 8 cents a kilowatt-hour, without a building around them
+    year = 1000 * 365 * 20000 * found["energy_per_token"] / 3.6e6 * 0.08
     assert plan.cost.total == pytest.approx(year, rel=1e-6)
     assert plan.cost.per["device"] == pytest.approx(year / 1000, rel=1e-6)
     assert plan.workloads["w"].pools[0].replicas == 1000
