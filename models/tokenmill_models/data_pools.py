@@ -102,9 +102,12 @@ def cpu_role(operators: tuple[Operator, ...], in_memory: bool) -> Role:
         "core_hours": graph.let("cpu_core_hours", "1", "core-hours of work", flow.core_seconds / own.AN_HOUR),
         "wall_time": time,
         "power": ports["power_loaded"],
-        "memory.total": graph.let("cpu_memory", "B", "signatures and buckets that the servers hold", flow.buckets if in_memory else 0 * flow.buckets),
-        "memory.capacity": graph.let("cpu_memory_room", "B", "memory of the servers", units * memory),
     }  # fmt: skip
+    if in_memory:
+        figures |= {
+            "memory.total": graph.let("cpu_memory", "B", "signatures and buckets that the servers hold", flow.buckets),
+            "memory.capacity": graph.let("cpu_memory_room", "B", "memory of the servers", units * memory),
+        }
     shares = {"cores": core_time, "store": link_time}
     return Role(CPU, "part", (own.PACE,), graph, tuple(rules), (), ports, figures, shares, hardware="processor")
 
@@ -120,14 +123,11 @@ def storage_role(operators: tuple[Operator, ...], in_memory: bool) -> Role:
     )
     units = _sized(graph, "storage", maximum(by_size, by_rate), "provisioned terabytes of the store")
     bandwidth = graph.let(
-        "storage_bandwidth", "B/s", "throughput of the whole store", minimum(own.store_total, units * own.store_unit_rate),
+        "storage_bandwidth", "B/s", "throughput of the whole store: its own, its units', or what it answers in requests",
+        minimum(own.store_total, units * own.store_unit_rate, own.object_bytes * own.store_requests * own.prefixes),
         source=THROUGHPUT,
     )  # fmt: skip
-    asked = graph.let(
-        "storage_request_time", "s", "time that the store takes to answer all requests",
-        moved / (own.object_bytes * own.store_requests * own.prefixes), source=THROUGHPUT,
-    )  # fmt: skip
-    time = graph.let("storage_time", "s", "time that the store takes", maximum(moved / bandwidth, asked))
+    time = graph.let("storage_time", "s", "time that the store takes", moved / bandwidth)
     node_read = minimum(own.store_read, own.store_connection * own.connections)
     node_write = minimum(own.store_write, own.store_connection * own.connections)
     ports = _ports(graph, "storage", units, time, 0 * units * energy.idle, 0 * units * energy.tdp) | {
@@ -148,7 +148,7 @@ def storage_role(operators: tuple[Operator, ...], in_memory: bool) -> Role:
             "storage_request_cost", "USD", "price of all requests, beside the rent",
             (flow.read * own.request_price + flow.written * own.write_request_price) / own.object_bytes,
         ),
-        "sized_by_capacity": graph.let("storage_sized_by", "1", "units that capacity asks for over those that throughput asks for", by_size / by_rate),
+        "sized_by_throughput": graph.let("storage_sized_by", "1", "units that throughput asks for over those that capacity asks for", by_rate / by_size),
     }  # fmt: skip
     return Role(STORE, "part", (own.PACE,), graph, rules, (), ports, figures, {"store": time}, hardware="store")
 
