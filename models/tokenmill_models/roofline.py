@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from tokenmill_models.formula import Formula, Graph, Source, maximum, register
+from tokenmill_models.formula import Formula, Graph, Source, maximum, minimum, register
 from tokenmill_models.symbols import constant, declare
 
 ROOFLINE = Source("Williams, Waterman and Patterson 2009, Roofline, CACM 52(4)")
@@ -42,6 +42,9 @@ half_rows, half_inner, half_columns = (
         origin=f"chip.half_{side}",
     )
     for side in ("rows", "inner", "columns")
+)
+least_half = constant(
+    "least_half", 8.0, "1", "half the rows of the smallest tile of matrix units: 16 (PTX, instruction mma.m16n8k16)"
 )
 launch = declare("launch", "s", "time of the smallest kernel", origin="chip.launch")
 inner_time = declare(
@@ -120,10 +123,12 @@ def timed_product(
 ) -> Timed:
     """Define the time of a product of `rows` x `inner` by `inner` x `columns` [1 each] that moves `moved` [B].
 
-    Each side is filled up to whole tiles: half a tile more on average (half_*). Launch, the serial pass over the inner
+    Each side is filled up to whole tiles: half a tile more on average (half_*). Few rows take a small tile: those added are at most
+    as many, and half the smallest tile. Launch, the serial pass over the inner
     elements, and the conversion of the input come on top. `copies` such products share the rows.
     """
-    work = FLOP_PER_MAC * (rows + copies * half_rows) * (inner + half_inner) * (columns + half_columns)
+    filled = rows + minimum(copies * half_rows, rows + copies * least_half)
+    work = FLOP_PER_MAC * filled * (inner + half_inner) * (columns + half_columns)
     convert = graph.let(
         f"K_{label}", "s", f"time to convert the input of {label}",
         convert_launch + convert_time * (rows + convert_rows) * (inner + convert_inner),

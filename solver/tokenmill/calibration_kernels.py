@@ -141,14 +141,13 @@ def _bound(formula: Compiled, known: Mapping[str, Any]) -> Callable[[dict[str, f
     """Return the formula as a function of the constants alone; `known` by the last part of a leaf's origin."""
     from tokenmill_models.symbols import quantity
 
-    fields = {s.name: (quantity(s).origin or "").partition(".")[2].partition("[")[0] for s in formula.inputs}
-    constants = {s.name: (quantity(s).origin or "").removeprefix("constant.") for s in formula.inputs}
+    origins = {s.name: (quantity(s).origin or "").partition(".") for s in formula.inputs}
+    constants = {name: float(value) for name, (kind, _, value) in origins.items() if kind == "constant"}
+    fields = {name: field.partition("[")[0] for name, (_, _, field) in origins.items() if name not in constants}
 
     def time(values: dict[str, float]) -> Array:
         given = {**known, **values}
-        leaves = {
-            name: float(constants[name]) if name == "flop_per_mac" else given[field] for name, field in fields.items()
-        }
+        leaves = constants | {name: given[field] for name, field in fields.items()}
         return np.asarray(next(iter(formula(leaves).values())))
 
     return time

@@ -13,6 +13,7 @@ from typing import Any
 
 from tokenmill import data
 from tokenmill.catalog import Catalog, Figure
+from tokenmill.lending import CLOCKED, lent_share
 
 GENERIC = "generic"
 ENGINE = ""
@@ -25,6 +26,10 @@ OF_LINKS = ("ring_", "switch_", "exchange_", "own_")
 """How constants of exchanges begin: chips with links of their own and cards on a host's lend them to their own kind alone."""
 RESIDUALS = ("residuals.csv", "engines_residuals.csv", "memory_residuals.csv")
 """Quantiles of measured over predicted on rows left out of the fits: of training, of serving engines, of the memory of fine-tuning."""
+READS = ("bandwidth_share", "cache_share", "expert_bandwidth")
+"""Shares of memory bandwidth, that of large reads first."""
+DEVICE_READS = "device_bandwidth_share"
+"""What the engines of devices reached of a chip's bandwidth: a chip gives a serving engine no less."""
 WIDE = "bf16"
 NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4", "fp16": "bf16"}
 """Formats without measured products, and the format whose kernels resemble theirs."""
@@ -143,13 +148,13 @@ def fitted_figure(catalog: Catalog, chip_id: str, constant: str, precision: str,
     for chip in (*relatives(catalog, chip_id), ENGINE):
         if not _lends(catalog, constant, chip, chip_id):
             continue
-        row = next((row for word in choices if (row := table.get((chip, constant, word)))), None)
-        if row is not None:
+        key = next((key for word in choices if (key := (chip, constant, word)) in table), None)
+        if key is not None:
+            row = table[key]
             own = chip in (chip_id, ENGINE) and precision in (wanted, "fp16")
             source = f"{row['source']}, {chip}, {row['rows']} rows, median error {float(row['median_error']):.0%}"
-            return Figure(
-                float(row["value"]), row["unit"], source, "calibrated" if own and int(row["rows"]) else "guess"
-            )
+            value = _lent(catalog, key, chip_id, table)
+            return Figure(value, row["unit"], source, "calibrated" if own and int(row["rows"]) else "guess")
     if constant in ("compute_share", "bandwidth_share"):
         return catalog.measured_share(chip_id, precision if constant == "compute_share" else "bandwidth")
     line = {chip.id for chip in catalog.lineage(chip_id)}
@@ -163,6 +168,22 @@ def _lends(catalog: Catalog, constant: str, chip: str, asks: str) -> bool:
     if not constant.startswith(OF_LINKS) or chip not in catalog.chips:
         return True
     return bool(catalog.chip(chip).scale_up) == bool(catalog.chip(asks).scale_up)
+
+
+def _lent(catalog: Catalog, key: tuple[str, str, str], asks: str, table: Table) -> float:
+    """Return a chip's constant as it stands for the chip that asks: shares of matrix units by the power of both; shares of
+    bandwidth raised to what the asking chip's own memory gave as a device of users.
+    """
+    chip, constant, precision = key
+    value = float(table[key]["value"])
+    if chip in (asks, ENGINE) or chip not in catalog.chips:
+        return value
+    if constant in CLOCKED:
+        return lent_share(value, catalog.chip(chip), catalog.chip(asks), precision)
+    own, lenders = table.get((asks, DEVICE_READS, "")), table.get((chip, READS[0], ""))
+    if constant in READS and own is not None and lenders is not None:
+        return min(1.0, value * max(1.0, float(own["value"]) / float(lenders["value"])))
+    return value
 
 
 def _usual(catalog: Catalog, chip_id: str, constant: str, choices: tuple[str, ...], table: Table) -> Figure:

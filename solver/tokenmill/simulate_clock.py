@@ -7,6 +7,10 @@ from heapq import heappop, heappush
 from math import inf
 
 from tokenmill.simulate_engine import Engine, Requests
+from tokenmill.simulate_lockstep import Lockstep
+
+Unit = Engine | Lockstep
+"""What the clock knows: an engine, or several that step together."""
 
 ROUTERS = ("least-loaded", "round-robin", "one-queue")
 
@@ -39,11 +43,14 @@ def run(
     router: Router,
     requests: Requests,
     concurrency: int = 0,
+    teams: Sequence[Lockstep] = (),
 ) -> float:
     """Replay all requests over the engines; return the time of the last event [s].
 
     `concurrency`: requests that clients keep in flight (closed loop): each end lets the next one arrive; 0: by the clock.
+    `teams`: engines that step together; the others keep their own pace.
     """
+    units = _units(engines, teams)
     arrivals = requests.arrival
     total, at = min(len(arrivals), concurrency or len(arrivals)), 0
     following = total
@@ -53,33 +60,39 @@ def run(
         upcoming = arrivals[at] if at < total else inf
         if not clock or upcoming <= clock[0][0]:
             now = upcoming
-            _arrive(engines, router, at, now, clock)
+            _arrive(units, router, at, now, clock)
             at += 1
             continue
         now, number = heappop(clock)
-        engine = engines[number]
-        if engine.until != now:
+        unit = units[number]
+        if unit.until != now:
             continue  # the stretch was cut short; its new end stands in the heap as well
-        ended = engine.finish()
-        engine.begin(now)
-        if engine.until < inf:
-            heappush(clock, (engine.until, number))
+        ended = unit.finish()
+        unit.begin(now)
+        if unit.until < inf:
+            heappush(clock, (unit.until, number))
         while concurrency and ended and following < len(arrivals):
             arrivals[following] = now
-            _arrive(engines, router, following, now, clock)
+            _arrive(units, router, following, now, clock)
             following, ended = following + 1, ended - 1
     return now
 
 
-def _arrive(engines: Sequence[Engine], router: Router, number: int, now: float, clock: list[tuple[float, int]]) -> None:
+def _units(engines: Sequence[Engine], teams: Sequence[Lockstep]) -> list[Unit]:
+    """Return what paces each engine, by its number."""
+    team = {id(engine): one for one in teams for engine in one.members}
+    return [team.get(id(engine), engine) for engine in engines]
+
+
+def _arrive(units: Sequence[Unit], router: Router, number: int, now: float, clock: list[tuple[float, int]]) -> None:
     at = router.choose()
-    engine = engines[at]
+    engine, unit = router.engines[at], units[at]
     blocked = bool(engine.waiting) and router.kind != "one-queue"
     engine.waiting.append(number)
     engine.load += 1
-    if engine.until == inf:
-        engine.begin(now)
-    elif blocked or not engine.shorten(now):
+    if unit.until == inf:
+        unit.begin(now)
+    elif blocked or not unit.shorten(now):
         return
-    if engine.until < inf:
-        heappush(clock, (engine.until, at))
+    if unit.until < inf:
+        heappush(clock, (unit.until, at))

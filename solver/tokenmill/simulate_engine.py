@@ -263,6 +263,10 @@ class Engine:
     def _span(self, steps: int) -> float:
         return steps * (self.first_step + self.growth * (steps - 1) / 2)
 
+    def end_after(self, steps: int) -> float:
+        """Return when so many steps of the segment end [s]; a step with prompts is one."""
+        return self.started + self._span(steps) if self.plain else self.until
+
     def shorten(self, now: float) -> bool:
         """End a stretch of plain steps at the first boundary from `now` on; return whether it ends earlier."""
         if self.plain <= 1:

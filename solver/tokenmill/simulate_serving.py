@@ -19,6 +19,7 @@ from tokenmill.imports.traces import Trace
 from tokenmill.simulate import Options, PoolUse, Served, workload_of
 from tokenmill.simulate_clock import Router, run
 from tokenmill.simulate_engine import HISTOGRAM, Engine, Limits, PrefixCache, Requests
+from tokenmill.simulate_lockstep import Lockstep
 from tokenmill.simulate_steps import StepTimes, plan_leaves
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ MOST_SLOTS = 4096
 
 @dataclass(frozen=True)
 class Standing:
-    """A pool as it stands in the busiest slice: replicas, the share of the workload that it takes, its leaves and step times."""
+    """A pool as it stands in the busiest slice: replicas, the share of the workload that it takes, its leaves and step times.
+
+    `experts`: whether the model has routed experts, which the groups of a replica share.
+    """
 
     pool: Pool
     replicas: int
@@ -39,6 +43,7 @@ class Standing:
     times: StepTimes
     limits: Limits
     groups: int
+    experts: bool = False
 
 
 def replay(plan: Plan, name: str, trace: Trace, options: Options, base: Path | None) -> Served:
@@ -64,6 +69,7 @@ def _standing(plan: Plan, name: str, trace: Trace, options: Options, base: Path 
     told = workload_of(plan, name)
     architecture = load_architecture(str(told["model"]), base or Path())
     roles = {role.name: role for role in stages()[plan.workloads[name].stage].roles(architecture)}
+    experts = any(kind.mlp.expert for kind in architecture.layers)
     pools = plan.workloads[name].pools
     moment = _busiest(pools)
     longest = float((trace.input_tokens + trace.output_tokens).max())
@@ -79,7 +85,7 @@ def _standing(plan: Plan, name: str, trace: Trace, options: Options, base: Path 
             budget=int(limits.tokens) if pool.role == "mixed" else 0,
         )  # fmt: skip
         replicas = max(1, ceil(sum(row.replicas for row in rows) - 1e-9)) if rows else max(1, ceil(pool.replicas))
-        found.append(Standing(pool, replicas, sum(row.rate for row in rows), leaves, times, limits, groups))
+        found.append(Standing(pool, replicas, sum(row.rate for row in rows), leaves, times, limits, groups, experts))
     return found
 
 
@@ -150,7 +156,8 @@ def _batched(pools: Sequence[Standing], requests: Requests, options: Options) ->
         begin = taken.arrival[min(int(options.warm * len(taken.arrival)), len(taken.arrival) - 1)]
         for engine in engines:
             engine.counted_from = begin
-    end = run(engines, Router(options.router, engines, weights), taken, options.concurrency)
+    teams = [team for item, a, b in spans for team in _teams(item, engines[a:b])]
+    end = run(engines, Router(options.router, engines, weights), taken, options.concurrency, teams)
     start = max(engines[0].counted_from, taken.arrival[0] if taken.arrival else 0.0)
     extra = pools[0].leaves.get("engine_request", 0.0)
     arrival, first, last = (np.full(fits.size, np.nan) for _ in range(3))
@@ -168,6 +175,15 @@ def _batched(pools: Sequence[Standing], requests: Requests, options: Options) ->
         gaps=gaps,
         pools={item.pool.name: _use(item, engines[a:b], max(end - start, 1e-12)) for item, a, b in spans},
     )
+
+
+def _teams(item: Standing, engines: Sequence[Engine]) -> list[Lockstep]:
+    """Return the engines of each replica whose attention groups share experts: those at the same stage step together."""
+    if item.leaves["d_a"] <= 1 or not item.experts:
+        return []
+    stages = max(1, item.groups // int(item.leaves["d_a"]))
+    starts = [first + stage for first in range(0, len(engines), item.groups) for stage in range(stages)]
+    return [Lockstep(engines[at : at - at % item.groups + item.groups : stages]) for at in starts]
 
 
 def _sent(first: Array, last: Array, requests: Requests, pool: Standing) -> Array:

@@ -47,7 +47,7 @@ def test_a_product_fills_whole_tiles_and_converts_its_input() -> None:
     timed = timed_product(graph, "hand", rows, inner, columns, moved)
     values = {
         "hand_m": 100.0, "hand_k": 1000.0, "hand_n": 200.0, "hand_bytes": 1e6, "flop_per_mac": 2.0, "F": 1e12, "eta_F": 0.5,
-        "W": 1e12, "eta_W": 0.8, "half_rows": 28.0, "half_inner": 24.0, "half_columns": 56.0, "launch": 3e-6,
+        "W": 1e12, "eta_W": 0.8, "half_rows": 28.0, "least_half": 8.0, "half_inner": 24.0, "half_columns": 56.0, "launch": 3e-6,
         "inner_time": 2e-10, "convert_launch": 1e-6, "convert_time": 1e-12, "convert_rows": 100.0, "convert_inner": 0.0,
     }  # fmt: skip
     compute = 2 * 128 * 1024 * 256 / 0.5e12
