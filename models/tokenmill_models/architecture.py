@@ -58,7 +58,8 @@ class Mixer:
     `kv_elements` are cached a token (before replication over tensor ranks; one entry a `compression` tokens), `state_elements` a sequence
     whatever its length, both a layer. `kv_granules` is in how many parts the cache splits over tensor ranks (1 for MLA: whole
     on each). `window` is the most keys a query sees (None: all). `scan_flops` a token of the recurrent form.
-    `other_parameters` are norms inside, convolutions, sinks, decays: kept, not multiplied as a matrix.
+    `other_parameters` are norms inside, convolutions, sinks, decays: kept, not multiplied as a matrix. `bidirectional`: every
+    query sees the whole text, as in encoders; nothing is cached for later tokens.
     """
 
     kind: str = "none"
@@ -78,6 +79,7 @@ class Mixer:
     other_parameters: int = 0
     scan_flops: int = 0
     indexer: Indexer | None = None
+    bidirectional: bool = False
 
     def keys_seen(self, keys: float) -> float:
         """Keys that one query is multiplied with where `keys` precede it (decode)."""
@@ -238,6 +240,11 @@ class Architecture:
     def layer_count(self) -> int:
         """Number of layers."""
         return sum(kind.count for kind in self.layers)
+
+    @property
+    def encoder(self) -> bool:
+        """Whether the model only reads: its layers see a whole text at once, and write no tokens."""
+        return any(kind.mixer.bidirectional for kind in self.layers)
 
     @property
     def untied(self) -> int:

@@ -86,7 +86,7 @@ def kv_shard(mixer: Mixer, at: str, t: sp.Expr) -> sp.Expr:
 def attention_core(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> Operation:
     """Define the attention core of one layer on one rank: queries by keys, softmax, by values.
 
-    Causal kernels skip the masked half. Where there is no flash attention `score_operations` take its place, or, for engines of
+    Causal kernels skip the masked half; encoders have none, so that their `keys` are the whole text. Where there is no flash attention `score_operations` take its place, or, for engines of
     one kernel, the whole square is computed and passes through memory.
     """
     heads = sp.ceiling(arch_leaf(f"{at}.heads") / load.t)
@@ -99,7 +99,7 @@ def attention_core(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape)
         f"flop_{label}", "FLOP", f"work of {label} on a rank",
         runs * FLOP_PER_MAC * load.tokens * heads * (width_k + width_v) * executed, source=FLASH,
     )  # fmt: skip
-    cached = 2 * load.keys if load.causal else seen
+    cached = 2 * load.keys if load.causal and not mixer.bidirectional else seen
     cache = load.sequences * cached * kv_shard(mixer, at, load.t) * load.kv_bytes
     rows = load.tokens * heads * (width_k + width_v) * load.activation_bytes
     moved = runs * (cache + rows)

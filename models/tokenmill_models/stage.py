@@ -28,6 +28,8 @@ INPUT_KINDS = (
 RULE_KINDS = ("divides", "equal", "at_most", "capacity", "limit")
 ROLE_KINDS = ("pool", "run", "part")
 HARDWARE = ("accelerator", "processor", "store")
+ENCODER = "encoder"
+"""Word of `Input.among` of the key ``model``: models that only read may stand there, too."""
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,7 @@ def stages() -> dict[str, StageModel]:
     import tokenmill_models.agents
     import tokenmill_models.data
     import tokenmill_models.edge
+    import tokenmill_models.embedding
     import tokenmill_models.evaluation
     import tokenmill_models.finetuning
     import tokenmill_models.posttraining

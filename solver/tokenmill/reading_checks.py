@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tokenmill.imports.architecture import load_architecture
 from tokenmill.problem import Objective, PriceOverride, Problem, Workload
 from tokenmill.reading_values import Reading, check_sum, listed
-from tokenmill_models.stage import StageModel
+from tokenmill_models.stage import ENCODER, StageModel
 
 _FIGURES = ("per_chip_hour", "per_system_hour", "purchase")
 _RUN_OBJECTIVES = ("time", "cost_per_run")
@@ -34,6 +35,7 @@ def check_problem(problem: Problem, state: Reading, stages: Mapping[str, StageMo
             state.refuse(f"{path}.deadline", f"{workload.deadline:g} s", f"after starts, {workload.starts:g} s")
         if workload.deadline is not None and stages[workload.stage].demand is not None:
             _standing(workload, path, state, stages)
+        _reads_only(workload, path, state, stages)
     _circles(problem.workloads, state)
     objectives = tuple(
         _objective(item, state.places.get(id(item), "objective"), problem.workloads, state, stages)
@@ -47,6 +49,19 @@ def _standing(workload: Workload, path: str, state: Reading, stages: Mapping[str
     ending = listed(name for name, stage in stages.items() if stage.demand is None)
     found = f"{workload.deadline:g} s for {workload.stage}, whose demand stands for as long as the horizon lasts"
     state.refuse(f"{path}.deadline", found, f"no deadline; work that is there from the start and ends: {ending}")
+
+
+def _reads_only(workload: Workload, path: str, state: Reading, stages: Mapping[str, StageModel]) -> None:
+    """Note a model that only reads texts where a stage has it write."""
+    taking = {
+        name: any(i.name == "model" and ENCODER in i.among for i in stage.inputs) for name, stage in stages.items()
+    }
+    if not workload.model or taking[workload.stage] or any(m.key == f"{path}.model" for m in state.mistakes):
+        return
+    if load_architecture(workload.model, state.base).encoder:
+        found = f"{workload.model}, an encoder: it writes no tokens"
+        fitting = listed(name for name, takes in taking.items() if takes)
+        state.refuse(f"{path}.model", found, f"a model that writes tokens, or a stage for models that read: {fitting}")
 
 
 def _price(price: PriceOverride, state: Reading) -> None:
@@ -122,6 +137,8 @@ def _objective(
             default = objective.count == Objective(kind).count
             if not default:
                 state.refuse(f"{path}.count", repr(objective.count), listed(counts))
+            else:
+                objective = Objective(kind, objective.workload, next(iter(counts)))
     return objective
 
 

@@ -125,7 +125,13 @@ OTHER_MEANINGS = {
 }
 
 # columns and values of files under measured/, which name what was measured in the words of the field
-MEASURED_WORDS = {"decode": "a test in rows", "prefill": "a test in rows", "device": "a column", "serving": "a folder"}
+MEASURED_WORDS = {
+    "decode": "a test in rows",
+    "prefill": "a test in rows",
+    "device": "a column",
+    "serving": "a folder",
+    "embedding": "a column of families: where their tools keep the input embedding",
+}
 
 
 def _literals(path):

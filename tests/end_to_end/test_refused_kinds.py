@@ -34,5 +34,7 @@ def test_several_models_on_one_pool_are_refused():
     assert "one model" in refused(model=["llama-3.1-8b", "llama-3.1-70b"]).allowed
 
 
-def test_a_stage_for_embeddings_is_not_there():
-    assert refused(stage="embedding").key == "workload.chat.stage"
+def test_a_model_that_only_reads_is_refused_where_tokens_are_written():
+    mistake = refused(model="bge-m3")
+    assert mistake.key == "workload.chat.model"
+    assert "embedding" in mistake.allowed

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tokenmill.imports.families import classic, decoders, experts, gemmas, hybrids, latent, recurrent, shared, unusual
+from tokenmill.imports.families import (
+    classic,
+    decoders,
+    encoders,
+    experts,
+    gemmas,
+    hybrids,
+    latent,
+    recurrent,
+    shared,
+    unusual,
+)
 from tokenmill.imports.families.config import Config
 from tokenmill.imports.families.parts import Text
 
@@ -78,6 +89,8 @@ FAMILIES: Mapping[str, Callable[[Config], Text]] = {
     "nemotron": classic.nemotron,
     "persimmon": classic.persimmon,
     "xglm": classic.xglm,
+    "bert": encoders.bert,
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), encoders.roberta),
     "mamba": recurrent.mamba,
     "falcon_mamba": recurrent.mamba,
     "mamba2": recurrent.mamba_two,
@@ -117,7 +130,7 @@ REFUSED: Mapping[str, str] = {
         _ENCODER,
     ),
     **dict.fromkeys(
-        ("bert", "roberta", "deberta", "deberta-v2", "electra", "modernbert", "distilbert", "xlm-roberta"),
-        "an encoder without generation: there is no cache and no decode step to size",
+        ("deberta", "deberta-v2", "electra", "modernbert", "distilbert"),
+        "an encoder whose attention or shape differs from BERT's: relative positions, windows or narrow embeddings are missing",
     ),
 }
