@@ -9,7 +9,7 @@ import csv
 import io
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from tokenmill.plan import Plan, Pool
 from tokenmill.plan_json import encode
 
 TABLE = "csv"
+JOINED = " \\\n  "
+"""Between the words of a command, one a line."""
 
 
 @cache
@@ -57,14 +59,34 @@ def export(plan: Plan, kind: str) -> str:
             "",
             f"# {name}, {pool.name}: {pool.replicas:g} of these on {pool.system}, {pool.chips:g} chips in all",
         ]
-        lines.append(" \\\n  ".join(_command(form, pool, asked.get(name, {}))))
+        lines.append(JOINED.join(_command(form, pool, asked.get(name, {}))))
+    for name in dict.fromkeys(name for name, _ in pools):
+        lines += _router(form, [pool for owner, pool in pools if owner == name], asked.get(name, {}))
     return "\n".join(lines) + "\n"
+
+
+def _router(form: Mapping[str, Any], pools: Sequence[Pool], asked: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what stands before the pools of a workload that hand requests on, where it has one of each kind: note and command."""
+    router = form.get("router")
+    if router is None or not set(router["each"]) <= {pool.role for pool in pools}:
+        return
+    yield from ("", f"# {router['note']}", f"# {router['source']}")
+    servers = [
+        f"{router['each'][pool.role].format(host='$' + pool.name.upper().replace('-', '_'))}"
+        for pool in pools
+        if pool.role in router["each"]
+    ]
+    yield JOINED.join([router["start"].format(model=_model(asked)), *servers])
+
+
+def _model(asked: Mapping[str, Any]) -> str:
+    return shlex.quote(str(asked.get("model") or "MODEL"))
 
 
 def _command(form: Mapping[str, Any], pool: Pool, asked: Mapping[str, Any]) -> Iterator[str]:
     """Yield the words of a launch command, one flag a line."""
     chips = pool.chips / max(pool.replicas, 1)
-    places = {"model": shlex.quote(str(asked.get("model") or "MODEL")), "nodes": "$NODES", "per_node": "$CHIPS_A_NODE"}
+    places = {"model": _model(asked), "nodes": "$NODES", "per_node": "$CHIPS_A_NODE"}
     start = f"{form['start']} {form['model']}".strip()
     yield start.format(**places)
     values = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
@@ -131,6 +132,31 @@ def test_launch_commands_say_the_layout_of_the_plan(plans):
         "--bf16",
     ):
         assert flag in megatron
+
+
+def test_split_pools_hand_their_cache_over_and_stand_behind_a_router(problems):
+    split = {"workload.chat.engine.disaggregated": "true", "workload.chat.demand.requests_per_second": "40"}
+    plan = solve(load_problem(problems / "chat.toml", overrides=list(split.items())))
+    assert {pool.role for pool in plan.workloads["chat"].pools} == {"prefill", "decode"}
+    vllm, sglang = (export(plan, kind) for kind in ("vllm", "sglang"))
+    for role, kv in (("PREFILL", "kv_producer"), ("DECODE", "kv_consumer")):
+        assert vllm.count(f'"kv_role": "{kv}"') == sum(
+            pool.role == role.lower() for pool in plan.workloads["chat"].pools
+        )
+        assert f"--{role.lower()} ${role}:" in vllm
+        assert f"--disaggregation-mode {role.lower()}" in sglang
+        assert f"--{role.lower()} http://${role}:" in sglang
+    assert "--pd-disaggregation" in sglang
+    for text in (vllm, sglang):  # what is no remark is a command that a shell can read
+        for command in "\n".join(line for line in text.splitlines() if not line.startswith("#")).split("\n\n"):
+            assert shlex.split(command.replace("\\\n", " "))
+
+
+def test_mixed_pools_need_no_router(plans):
+    for kind in ("vllm", "sglang"):
+        text = export(plans["chat"], kind)
+        assert "disagg" not in text
+        assert "kv_role" not in text
 
 
 def test_every_kind_runs_one_of_the_plans_or_says_which_pools_it_could(plans, problems, capsys):
