@@ -15,7 +15,6 @@ from tokenmill.milp.decode_flows import arcs_taken, transfers
 from tokenmill.milp.fill import fill
 from tokenmill.milp.money import discount
 from tokenmill.milp.quantities import (
-    HOUR,
     Build,
     chips_in_hand,
     chips_in_hand_of,
@@ -25,12 +24,9 @@ from tokenmill.milp.quantities import (
     holding,
     load,
     pool_power,
-    rent_of,
-    run_cost,
-    run_duration,
-    run_rent,
 )  # fmt: skip
 from tokenmill.milp.solution import Flow, Packing, Purchase, Running, RunStart
+from tokenmill.milp.ways import HOUR, rent_of, run_cost, run_duration, run_rent
 
 LEAST = 1e-9
 
@@ -123,7 +119,7 @@ def _rented_by_runs(read: Reader) -> Iterator[Purchase]:
             yield Purchase(
                 offer.system, sets.sites[way.site].name, offer.market, first, last, None,
                 held.units * offer.unit_chips / offer.chips, held.units * offer.unit_chips, price,
-                rent_of(build, way, held), power, offer.price_source, column.workload,
+                rent_of(build.sets, way, held), power, offer.price_source, column.workload,
             )  # fmt: skip
 
 
@@ -170,7 +166,7 @@ def runs(read: Reader) -> tuple[RunStart, ...]:
         )
         found.append(RunStart(
             column.workload, column.key, sets.sites[way.site].name, "+".join(sorted(set(markets))), start,
-            start + run_duration(build, way), run_cost(build, way), places,
+            start + run_duration(build.sets, way), run_cost(build.sets, way), places,
         ))  # fmt: skip
     return tuple(sorted(found, key=lambda r: (r.start, r.workload)))
 
@@ -271,10 +267,10 @@ def money(read: Reader, bought: tuple[Purchase, ...]) -> Money:
     by_workload = _by_workload(read, sum(kinds.values()) - sum(p.cost for p in bought if p.workload))
     for n, way, column in going_on(build, frozenset(build.variables.start)):
         taken = read.at(build.variables.taken[n])
-        electricity = (run_cost(build, way) - run_rent(build, way)) * taken
+        electricity = (run_cost(build.sets, way) - run_rent(build.sets, way)) * taken
         kinds["energy"] += electricity
-        by_period[_touched(read, n)[0]] += run_cost(build, way) * taken
-        by_workload[column.workload] = by_workload.get(column.workload, 0.0) + run_cost(build, way) * taken
+        by_period[_touched(read, n)[0]] += run_cost(build.sets, way) * taken
+        by_workload[column.workload] = by_workload.get(column.workload, 0.0) + run_cost(build.sets, way) * taken
     _refused(read, kinds, by_workload, by_period)
     return Money(sum(kinds.values()), kinds, by_workload, tuple(by_period.values()), _idle(read, bought))
 
@@ -301,7 +297,7 @@ def _used(read: Reader) -> dict[str, float]:
         used[column.workload] = used.get(column.workload, 0.0) + seconds
     for n, way, column in going_on(build, frozenset(build.variables.start)):
         chips = sum(chips for _, chips in way.places) * read.at(build.variables.taken[n])
-        used[column.workload] = used.get(column.workload, 0.0) + chips * run_duration(build, way)
+        used[column.workload] = used.get(column.workload, 0.0) + chips * run_duration(build.sets, way)
     return used
 
 

@@ -31,12 +31,12 @@ def power_is_read(problem: Problem, offers: Iterable[Offer]) -> bool:
     return own or power_is_tight(problem) or any(each.minimise in READ_POWER for each in problem.objectives)
 
 
-def useful_points(column: Column, problem: Problem, offers: Sequence[Offer]) -> tuple[int, ...]:
-    """Return the operating points of a column that no other of its points replaces."""
+def useful_points(column: Column, problem: Problem, offers: Sequence[Offer], tight: bool) -> tuple[int, ...]:
+    """Return the operating points of a column that no other of its points replaces (`tight`: at no more power either)."""
     kept: list[int] = []
     for p, point in enumerate(column.points):
         others = [q for q in range(len(column.points)) if q != p and (q in kept or q > p)]
-        read, tight = power_is_read(problem, offers), power_is_tight(problem)
+        read = power_is_read(problem, offers)
         if any(point.rate) and not any(
             _carries(column.points[q], point, 1, column.power_idle, column.power_idle, read, tight)
             and not (q > p and _same(column.points[q], point))
@@ -75,8 +75,9 @@ def dominated(columns: Sequence[Column], problem: Problem, offers: Sequence[Offe
                 (column.workload, column.role, column.system, column.reliability, column.sites), []
             ).append(n)
     gone: set[int] = set()
+    tight = power_is_tight(problem)
     points = {
-        n: [columns[n].points[p] for p in useful_points(columns[n], problem, offers)]
+        n: [columns[n].points[p] for p in useful_points(columns[n], problem, offers, tight)]
         for g in groups.values()
         for n in g
     }

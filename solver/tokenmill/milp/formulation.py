@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,13 @@ from tokenmill.milp.constraints.flows import flow_rows
 from tokenmill.milp.constraints.limits import chip_rows, money_rows, order_rows, power_rows, spot_rows, supply_rows
 from tokenmill.milp.constraints.runs import run_rows
 from tokenmill.milp.constraints.spares import spare_rows
+from tokenmill.milp.eased import answer_eased
+from tokenmill.milp.few import answer_of_few
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Programme
 from tokenmill.milp.sets import ArcLike, Sets, build_sets
 from tokenmill.milp.solution import Solution
-from tokenmill.milp.solve import Formulation, Wish, answer
+from tokenmill.milp.solve import Clock, Formulation, Wish, answer
 from tokenmill.milp.variables import declare
 from tokenmill.offers import Offer
 from tokenmill.problem import Problem
@@ -78,7 +81,6 @@ def solve_programme(
     SolverError
         For an objective without meaning here, or input that the solver refuses.
     """
-    sets = build_sets(problem, columns, offers, arcs, demand, served or demand, elastic)
     wish = Wish(
         gap=problem.gap if gap is None else gap,
         time_limit=problem.time_limit if time_limit is None else time_limit,
@@ -87,8 +89,18 @@ def solve_programme(
         value_of_next=value_of_next,
         alternatives=alternatives,
     )
+
+    def sets_of(asked: Problem) -> Sets:
+        return build_sets(asked, columns, offers, arcs, demand, served or demand, elastic)
+
     if problem.scenarios:
         from tokenmill.milp.scenarios import answer_futures
 
-        return answer_futures(sets, wish)
-    return answer(sets, lambda: formulate(sets), wish)
+        return answer_futures(sets_of(problem), wish)
+    clock = Clock(wish.time_limit)
+    eased = answer_eased(problem, columns, sets_of, formulate, wish)
+    if eased is not None:
+        return eased
+    sets = sets_of(problem)
+    found = answer(sets, lambda: formulate(sets), replace(wish, time_limit=clock.left()))
+    return answer_of_few(sets, formulate, found, wish) if found.termination.status == "unknown" else found

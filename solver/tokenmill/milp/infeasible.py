@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -128,6 +129,25 @@ def _apart(workload: str, join: Join) -> Shortfall:
     return Shortfall(
         "hardware.wan", limit, None, "", True, "join the places where they may stand, or let them stand at one"
     )
+
+
+def why_not(
+    sets: Sets, formulate: Callable[[], Formulation], wish: Wish, clock: Clock
+) -> tuple[tuple[Shortfall, ...], tuple[str, ...]]:
+    """Return what is missing, and a note on limits that cannot hold where easing no one of them would do."""
+    if missing := mismatches(sets):
+        return missing, ()
+    fresh = formulate()
+    rows = fresh.build.programme.rows.required()
+    limits = {row.requirement.key for _, row in rows if row.requirement and row.requirement.weight < LAST_RESORT}
+    missing = shortfalls(fresh, wish, clock)
+    own = [short for short in missing if short.key in limits]
+    if len(own) < 2 or any(short.alone_would_do for short in own):
+        return missing, ()
+    keys = conflict(formulate(), wish, clock)
+    together = "together " if len(keys) > 1 else ""
+    said = f"{', '.join(keys)} cannot hold {together}with what is to be done; the other limits named are in the way too"
+    return missing, (said,) if keys else ()
 
 
 def conflict(formulation: Formulation, wish: Wish, clock: Clock) -> tuple[str, ...]:

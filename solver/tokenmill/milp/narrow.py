@@ -6,9 +6,10 @@ reduced cost above U - L to one (Dantzig, Fulkerson, Johnson 1954). Integers so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ FEW = 150  # integers that the solver settles as quickly alone
 TRIES = 4  # kinds whose own best plan is looked for
 ROOM = 1e-6  # relative: the solver's tolerances
 ROUGH = 0.02  # gap of first plans
+HASTE = 0.3  # share of the time left that they may take
 
 
 @dataclass(frozen=True)
@@ -129,35 +131,77 @@ def solve_narrowed(
     """
     if int(arrays.integer.sum()) <= FEW:
         return solve_arrays(arrays, time_limit=time_limit, gap=gap, threads=threads, start=start)
-    relaxation = relaxed(arrays, time_limit=time_limit, threads=threads)
+    began = perf_counter()
+
+    def left() -> float | None:
+        return None if time_limit is None else max(0.0, time_limit - (perf_counter() - began))
+
+    relaxation = relaxed(arrays, time_limit=left(), threads=threads)
     if start is None and relaxation is not None:
-        start = _first_plan(arrays, relaxation, systems, time_limit, threads)
+        start = _first_plan(arrays, relaxation, systems, left, perf_counter() - began, threads)
     if start is not None:
         most = min(most, float(arrays.cost @ start) + arrays.offset)
     small = narrowed(arrays, relaxation, most)
-    return solve_arrays(small, time_limit=time_limit, gap=gap, threads=threads, start=start)
+    outcome = solve_arrays(small, time_limit=left(), gap=gap, threads=threads, start=start)
+    return outcome if relaxation is None else _proven(outcome, arrays, relaxation.bound, start, gap)
+
+
+def _proven(outcome: Outcome, arrays: Arrays, bound: float, start: NDArray[np.float64] | None, gap: float) -> Outcome:
+    """Return how a solve that was stopped ended, with the plan it began with and the relaxation's bound where it has no better."""
+    if outcome.status not in ("feasible", "unknown"):
+        return outcome
+    bound = bound if outcome.bound is None else max(bound, outcome.bound)
+    values, value = outcome.values, outcome.objective
+    if value is None and start is not None:
+        values, value = start, float(arrays.cost @ start) + arrays.offset
+    if value is None:
+        return replace(outcome, bound=bound)
+    proven = max(0.0, value - bound) / max(abs(value), 1e-12)
+    return replace(
+        outcome, status="optimal" if proven <= gap else "feasible", values=values, objective=value,
+        bound=min(bound, value), gap=proven, limit=outcome.limit if proven > gap else None,
+    )  # fmt: skip
+
+
+def _few(arrays: Arrays, relaxation: Relaxed) -> Arrays:
+    """Return the programme of the integers that its relaxation takes, and of those that would enter it at least cost."""
+    whole = np.flatnonzero(arrays.integer & (relaxation.values <= ROOM))
+    order = whole[np.argsort(relaxation.reduced[whole], kind="stable")]
+    gone = np.zeros(len(arrays.lower), dtype=np.bool_)
+    gone[order[2 * FEW :]] = True
+    return replace(arrays, upper=np.where(gone, arrays.lower, arrays.upper))
 
 
 def _first_plan(
     arrays: Arrays,
     relaxation: Relaxed,
     systems: Mapping[str, NDArray[np.bool_]],
-    time_limit: float | None,
+    left: Callable[[], float | None],
+    took: float,
     threads: int,
 ) -> NDArray[np.float64] | None:
-    """Return the best plan among those of the relaxation's kinds and of each single kind that promises most."""
+    """Return the best plan among those of the relaxation's kinds and of each single kind that promises most.
+
+    `took`: seconds of the relaxation; where that is much of what is `left`, of the integers that it takes and the next cheapest.
+    """
+    seconds = left()
+    if seconds is not None and took * (2 + len(systems)) > HASTE * seconds:
+        few = _few(arrays, relaxation)
+        return solve_arrays(few, time_limit=HASTE * seconds, gap=ROUGH, threads=threads).values
     used = frozenset(name for name, mask in systems.items() if relaxation.values[: len(mask)][mask].any())
     every = frozenset(systems)
     tries: list[tuple[float, str, Arrays]] = []
     for allowed in dict.fromkeys([used, *(frozenset([name]) for name in sorted(systems))]):
         part = without(arrays, systems, every - allowed)
-        bound = relaxed(part, time_limit=time_limit, threads=threads)
+        bound = relaxed(part, time_limit=left(), threads=threads)
         if bound is not None:
             tries.append((bound.bound, ",".join(sorted(allowed)), part))
     best, least = None, inf
     for bound_of, _, part in sorted(tries, key=lambda entry: entry[:2])[:TRIES]:
         if bound_of < least:
-            outcome = solve_arrays(part, time_limit=time_limit, gap=ROUGH, threads=threads)
+            seconds = left()
+            most = None if seconds is None else HASTE * seconds
+            outcome = solve_arrays(part, time_limit=most, gap=ROUGH, threads=threads)
             if outcome.values is not None and outcome.objective is not None and outcome.objective < least:
                 best, least = outcome.values, outcome.objective
     return best

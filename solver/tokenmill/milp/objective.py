@@ -14,13 +14,12 @@ from tokenmill.milp.quantities import (
     cost,
     count,
     energy,
-    mean_per_site,
-    run_energy,
     site_power,
 )  # fmt: skip
 from tokenmill.milp.ratio import Ratio
 from tokenmill.milp.rows import Linear, total
 from tokenmill.milp.sets import Sets
+from tokenmill.milp.ways import mean_per_site, run_energy
 from tokenmill.problem import Objective
 
 
@@ -137,8 +136,8 @@ def weighted_energy(build: Build, what: str) -> Linear:
             result.plus(energy(build, i, h, l, own=False), weight)
     for n, index in build.variables.taken.items():
         way = sets.ways[n]
-        weight = 1.0 if what == "energy" else mean_per_site(build, way.site, "carbon")
-        result.add(index, run_energy(build, way) * weight)
+        weight = 1.0 if what == "energy" else mean_per_site(build.sets, way.site, "carbon")
+        result.add(index, run_energy(build.sets, way) * weight)
     return result
 
 

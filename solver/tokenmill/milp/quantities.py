@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from tokenmill.candidates.columns import Column
 from tokenmill.milp.money import Commitment, commitment, discount
 from tokenmill.milp.rows import Linear, Programme, total
-from tokenmill.milp.sets import Held, Sets, Way
+from tokenmill.milp.sets import Sets, Way
 from tokenmill.milp.variables import Variables
-
-HOUR = 3600.0
+from tokenmill.milp.ways import HOUR, run_cost, run_power
 
 
 @dataclass(frozen=True)
@@ -205,26 +204,6 @@ def _served_factor(build: Build, w: int, h: int, l: int) -> float:
     return build.sets.expected(w, h, l) / planned if planned > 0.0 else 1.0
 
 
-def run_power(build: Build, way: Way) -> float:
-    """Return W that a run draws while it goes on, beyond the idle chips of stocks that it stands in."""
-    sets, column = build.sets, build.sets.columns[way.column]
-    idle = sum(chips * sets.stocks[s].chip_idle for s, chips in way.places)
-    held = sum(
-        h.units * (sets.offers[h.offer].unit_power - sets.offers[h.offer].unit_chips * sets.offers[h.offer].chip_idle)
-        for h in way.held
-    )
-    spare = sum(
-        (h.units * sets.offers[h.offer].unit_chips - _chips_on(column, sets.offers[h.offer].system))
-        * sets.offers[h.offer].chip_idle
-        for h in way.held
-    )
-    return column.power_loaded - idle + held + max(spare, 0.0)
-
-
-def _chips_on(column: Column, system: str) -> int:
-    return sum(chips for name, chips in column.footprint if name == system)
-
-
 def site_power(
     build: Build, i: int, h: int, l: int, together: frozenset[str], mean: bool = False, own: bool = False
 ) -> Linear:
@@ -237,27 +216,8 @@ def site_power(
     if not mean:
         for n, way, _ in going_on(build, together):
             if way.site == i:
-                parts.append(Linear().plus(holding(build, n, h), run_power(build, way)))
+                parts.append(Linear().plus(holding(build, n, h), run_power(build.sets, way)))
     return total(parts)
-
-
-def run_duration(build: Build, way: Way) -> float:
-    """Return seconds that a run takes in a way, longer by the maintenance of own systems."""
-    duration = build.sets.columns[way.column].duration or 0.0
-    own = any(build.sets.stocks[s].tenure == "own" for s, _ in way.places)
-    return duration / (1.0 - build.sets.problem.hardware.ownership.maintenance) if own else duration
-
-
-def run_rent(build: Build, way: Way) -> float:
-    """Return USD that a way pays by the hour for what it holds for itself."""
-    return sum(rent_of(build, way, held) for held in way.held)
-
-
-def rent_of(build: Build, way: Way, held: Held) -> float:
-    """Return USD that a way pays for one of its hourly holdings, at the dearest price of the horizon."""
-    offer = build.sets.offers[held.offer]
-    price = max(offer.unit_price(h) for h in build.sets.periods)
-    return held.units * price * run_duration(build, way) / HOUR
 
 
 def payments(build: Build, h: int) -> Linear:
@@ -277,18 +237,6 @@ def energy(build: Build, i: int, h: int, l: int, own: bool) -> Linear:
     return Linear().plus(watts, build.sets.length(h, l) * build.sets.sites[i].pue)
 
 
-def run_energy(build: Build, way: Way) -> float:
-    """Return facility joules of a run taken in a way, beyond the idle chips of its stocks."""
-    return run_power(build, way) * run_duration(build, way) * build.sets.sites[way.site].pue
-
-
-def mean_per_site(build: Build, i: int, what: str) -> float:
-    """Return a site's mean electricity [USD/J] or carbon [kg/J] over the day."""
-    sets = build.sets
-    day = sets.seconds[0] / sets.seconds[0].sum()
-    return float(sum(day[l] * sets.per_site(getattr(sets.sites[i], what), l) for l in range(len(sets.slices))))
-
-
 def energy_cost(build: Build, h: int) -> Linear:
     """Return USD of electricity of own systems and their pools in a period."""
     sets, result = build.sets, Linear()
@@ -296,13 +244,6 @@ def energy_cost(build: Build, h: int) -> Linear:
         for l in range(len(sets.slices)):
             result.plus(energy(build, i, h, l, own=True), sets.per_site(site.electricity, l))
     return result
-
-
-def run_cost(build: Build, way: Way) -> float:
-    """Return USD of a run taken in a way: its rents, and electricity where it stands on own systems."""
-    own = any(build.sets.stocks[s].tenure == "own" for s, _ in way.places)
-    power = run_energy(build, way) * mean_per_site(build, way.site, "electricity") if own else 0.0
-    return run_rent(build, way) + power
 
 
 def cost(build: Build) -> Linear:
@@ -315,7 +256,7 @@ def cost(build: Build) -> Linear:
     for (k, _, since), index in build.variables.new.items():
         result.add(index, -build.committed(k, since).residual)
     for n, index in build.variables.taken.items():
-        result.add(index, run_cost(build, sets.ways[n]))
+        result.add(index, run_cost(build.sets, sets.ways[n]))
     for (w, b, h, l), index in build.variables.refused.items():
         workload = sets.workloads[w]
         units = sets.expected(w, h, l) * workload.shares[b] * sets.length(h, l)

@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 
 from tokenmill.errors import SolverError
 from tokenmill.milp.highs import Outcome, fixed, solve_arrays
-from tokenmill.milp.infeasible import without_columns
+from tokenmill.milp.infeasible import why_not, without_columns
 from tokenmill.milp.narrow import solve_narrowed, systems_of
 from tokenmill.milp.objective import goal
 from tokenmill.milp.ratio import Ratio
 from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import Sets
 from tokenmill.milp.solution import Solution, Termination
-from tokenmill.milp.solve import Best, Clock, Formulation, Wish, checked, explained, why_not
+from tokenmill.milp.solve import Best, Clock, Formulation, Wish, checked, explained
 from tokenmill.offers import Offer
 from tokenmill.problem import Problem, Scenario, Supply
 

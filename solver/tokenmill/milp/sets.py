@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from math import ceil
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tokenmill.candidates.columns import Column, WorkloadColumns
 from tokenmill.milp.dominance import dominated, power_is_tight, useful_points
+from tokenmill.milp.ways import needed
 from tokenmill.offers import Offer
 from tokenmill.problem import Problem, Site, Workload
 
@@ -104,7 +105,8 @@ class Sets:
     """Everything the programme is indexed by. `seconds`, `demand[w]`, `served[w]`: arrays (period, slice).
 
     `elastic`: workload to the least share of its demand that must be served, where that is not all.
-    `together`: maximal sets of runs that may go on at one time. `owner`: workload index of each column.
+    `together`: maximal sets of runs that may go on at one time. `owner`: workload index of each column. `hungriest`: where
+    power is limited, replicas count at their hungriest point, whichever they run at.
     """
 
     problem: Problem
@@ -123,6 +125,7 @@ class Sets:
     together: tuple[frozenset[str], ...]
     arcs: tuple[ArcLike, ...]
     elastic: Mapping[str, float] = field(default_factory=dict)
+    hungriest: bool = False
 
     @property
     def periods(self) -> range:
@@ -182,12 +185,12 @@ class Sets:
     @cached_property
     def points(self) -> tuple[tuple[int, ...], ...]:
         """Operating points of each column that no other of its points replaces."""
-        return tuple(useful_points(column, self.problem, self.offers) for column in self.columns)
+        return tuple(useful_points(column, self.problem, self.offers, self.power_is_tight) for column in self.columns)
 
     @cached_property
     def power_is_tight(self) -> bool:
-        """Whether the draw of loaded replicas is limited or minimised."""
-        return power_is_tight(self.problem)
+        """Whether replicas are set to points, since the draw of loaded ones is limited or minimised."""
+        return power_is_tight(self.problem) and not self.hungriest
 
     @cached_property
     def nodes(self) -> frozenset[str]:
@@ -240,7 +243,7 @@ def build_sets(
     length = problem.horizon.duration / problem.horizon.periods
     shares = np.array([problem.horizon.slices[names[n]] for n in order])
     uses, ways = _places(problem, flat, ordered, stocks, sites, dominated(flat, problem, ordered))
-    return Sets(
+    sets = Sets(
         problem=problem, workloads=workloads, columns=tuple(flat), owner=tuple(owner), offers=ordered, sites=sites,
         stocks=stocks, uses=uses, ways=ways, slices=tuple(names[n] for n in order),
         seconds=np.tile(shares * length, (problem.horizon.periods, 1)),
@@ -250,6 +253,7 @@ def build_sets(
         arcs=tuple(sorted(arcs, key=lambda a: a.name)),
         elastic=dict(sorted((elastic or {}).items())),
     )  # fmt: skip
+    return replace(sets, ways=needed(sets))
 
 
 def _tenure(offer: Offer) -> str:

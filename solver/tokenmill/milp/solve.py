@@ -14,11 +14,10 @@ from tokenmill.milp import decode
 from tokenmill.milp.alternatives import Search, alternatives, families, had, sizes, systems
 from tokenmill.milp.binding import Steps, bindings
 from tokenmill.milp.cbc import solve_cbc
-from tokenmill.milp.constraints.demand import LAST_RESORT
 from tokenmill.milp.constraints.flows import Sent
 from tokenmill.milp.constraints.limits import enough
 from tokenmill.milp.highs import Outcome, fixed, forget_stop, solve_arrays, stop_is_asked
-from tokenmill.milp.infeasible import conflict, mismatches, shortfalls, without_columns
+from tokenmill.milp.infeasible import why_not, without_columns
 from tokenmill.milp.large import solve_large
 from tokenmill.milp.narrow import FEW, fleet_of, narrowed, relaxed, solve_narrowed, systems_of
 from tokenmill.milp.objective import chip_seconds, goal, kinds, objective, order_of_names, weighted_energy
@@ -26,7 +25,7 @@ from tokenmill.milp.quantities import Build
 from tokenmill.milp.ratio import Ratio, minimise_ratio
 from tokenmill.milp.rows import Arrays, Linear
 from tokenmill.milp.sets import Sets
-from tokenmill.milp.solution import Alternative, Binding, Had, Shortfall, Solution, Termination
+from tokenmill.milp.solution import Alternative, Binding, Had, Solution, Termination
 
 SAME = 1e-9
 PROVEN = 1e-6
@@ -100,34 +99,29 @@ def answer(sets: Sets, formulate: Callable[[], Formulation], wish: Wish) -> Solu
         missing, said = why_not(sets, formulate, wish, clock) if ended.status == "infeasible" else ((), ())
         end = Termination(ended.status, bound=ended.bound, limit=ended.limit, seconds=clock.spent())
         return Solution(end, infeasible=missing, notes=(*best.notes, *said))
+    return settled(formulation, best, formulate, wish, clock)
+
+
+def settled(
+    formulation: Formulation, best: Best, formulate: Callable[[], Formulation], wish: Wish, clock: Clock
+) -> Solution:
+    """Return a plan re-checked and explained; `formulate` states its programme anew.
+
+    Raises
+    ------
+    AuditError
+        Where the plan does not hold.
+    """
+    ended, asked = best.outcome, formulation.build.sets.problem.objectives[0]
     solution = checked(formulation, best)
     if isinstance(best.objectives[0], Ratio):  # what a step saves of a ratio is not linear: not computed
         termination = replace(ended_as(ended, solution), seconds=clock.spent())
         return replace(solution, termination=termination)
     fresh = formulate()
-    arrays = fresh.build.programme.arrays(objective(fresh.build, sets.problem.objectives[0], 0))
+    arrays = fresh.build.programme.arrays(objective(fresh.build, asked, 0))
     found, others, cut = explained([fresh], arrays, best, wish, clock)
     termination = replace(ended_as(ended, solution), seconds=clock.spent())
     return replace(solution, termination=termination, binding=found, alternatives=others, notes=(*solution.notes, *cut))
-
-
-def why_not(
-    sets: Sets, formulate: Callable[[], Formulation], wish: Wish, clock: Clock
-) -> tuple[tuple[Shortfall, ...], tuple[str, ...]]:
-    """Return what is missing, and a note on limits that cannot hold where easing no one of them would do."""
-    if missing := mismatches(sets):
-        return missing, ()
-    fresh = formulate()
-    rows = fresh.build.programme.rows.required()
-    limits = {row.requirement.key for _, row in rows if row.requirement and row.requirement.weight < LAST_RESORT}
-    missing = shortfalls(fresh, wish, clock)
-    own = [short for short in missing if short.key in limits]
-    if len(own) < 2 or any(short.alone_would_do for short in own):
-        return missing, ()
-    keys = conflict(formulate(), wish, clock)
-    together = "together " if len(keys) > 1 else ""
-    said = f"{', '.join(keys)} cannot hold {together}with what is to be done; the other limits named are in the way too"
-    return missing, (said,) if keys else ()
 
 
 def explained(

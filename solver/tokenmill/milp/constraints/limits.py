@@ -13,10 +13,10 @@ from tokenmill.milp.quantities import (
     held_units,
     holding,
     payments,
-    run_cost,
     site_power,
 )  # fmt: skip
 from tokenmill.milp.rows import Linear, Requirement, total
+from tokenmill.milp.ways import run_cost
 from tokenmill.offers import most_of
 
 
@@ -40,7 +40,7 @@ def money_rows(build: Build) -> None:
     """
     limits, sets = build.sets.problem.limits, build.sets
     paid = {h: payments(build, h).plus(energy_cost(build, h)) for h in sets.periods}
-    runs = Linear({index: run_cost(build, sets.ways[n]) for n, index in build.variables.taken.items()})
+    runs = Linear({index: run_cost(build.sets, sets.ways[n]) for n, index in build.variables.taken.items()})
     cure = "raise the limit, lower the demand, or allow cheaper systems and markets"
     if limits.budget is not None:
         asked = Requirement("limits.budget", "budget", "USD", cure, step=0.1 * limits.budget)
@@ -53,7 +53,7 @@ def money_rows(build: Build) -> None:
         for h in sets.periods:
             left = Linear().plus(paid[h])
             for n, way in enumerate(sets.ways):
-                left.plus(holding(build, n, h), run_cost(build, way))
+                left.plus(holding(build, n, h), run_cost(build.sets, way))
             build.programme.row("cash", h, left=left, sense="<=", right=limits.budget_per_period, requirement=asked)
     if limits.cost is not None:
         asked = Requirement("limits.cost", "cost", "USD", cure, step=0.1 * limits.cost)
@@ -116,7 +116,8 @@ def power_rows(build: Build) -> None:
 def spot_rows(build: Build) -> None:
     r"""Spot chips are at most a share of all: :math:`\sum_{k\in spot} n_k y_k \le \sigma \sum_k n_k y_k`.
 
-    Rows ``spot`` by (runs, moment). Dual: saved by one spot chip more.
+    What runs rent for themselves counts where it is spot alone: they may end before a period does. Rows ``spot`` by (runs,
+    moment). Dual: saved by one spot chip more.
     """
     share = build.sets.problem.limits.spot_share
     if share is None:
@@ -124,7 +125,11 @@ def spot_rows(build: Build) -> None:
     asked = Requirement("limits.spot_share", "spot share", "chip", "allow a larger share of spot, or other markets")
     for number, together in enumerate(companies(build)):
         for h, l in build.sets.moments:
-            left = chips_in_hand(build, h, l, together, spot=True).plus(chips_in_hand(build, h, l, together), -share)
+            spot = chips_in_hand(build, h, l, together, spot=True)
+            lasting = chips_in_hand(build, h, l, frozenset()).plus(
+                chips_in_hand(build, h, l, frozenset(), spot=True), -1.0
+            )
+            left = Linear().plus(spot, 1.0 - share).plus(lasting, -share)
             if left.terms:
                 build.programme.row("spot", number, h, l, left=left, sense="<=", requirement=asked)
 

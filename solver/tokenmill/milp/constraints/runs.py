@@ -3,9 +3,10 @@ r"""Runs: one way each, in time, after what they need."""
 from __future__ import annotations
 
 from tokenmill.milp.constraints.demand import LAST_RESORT
-from tokenmill.milp.quantities import Build, run_duration
+from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Linear, Requirement
 from tokenmill.milp.sets import before
+from tokenmill.milp.ways import run_duration
 from tokenmill.offers import lead_time_of
 
 
@@ -13,7 +14,7 @@ def finish(build: Build, workload: str) -> Linear:
     """Return when a run ends [s from the start of the horizon]."""
     result = Linear({build.variables.start[workload]: 1.0})
     for n in build.sets.ways_of(workload):
-        result.add(build.variables.taken[n], run_duration(build, build.sets.ways[n]))
+        result.add(build.variables.taken[n], run_duration(build.sets, build.sets.ways[n]))
     return result
 
 
