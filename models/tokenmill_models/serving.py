@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenmill_models import inference_leaves as leaf
-from tokenmill_models import serving_adapters, serving_images, serving_transfer
+from tokenmill_models import serving_adapters, serving_images, serving_prefix, serving_transfer
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.batch_inference import rewritten
 from tokenmill_models.serving_axes import AXES
@@ -26,12 +26,14 @@ def roles(arch: Architecture) -> tuple[Role, ...]:
 
 
 def _staffed(arch: Architecture, _: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Role, ...]:
-    """Return the roles with what the workload's values call for: images to encode, adapters beside the model."""
+    """Return the roles with what the workload's values call for: images to encode, a prefix that prompts share, adapters beside the model."""
     made = roles(arch)
     if serving_images.asked(arch, values):
         stands = serving_images.longer_prompts(arch)
         seeing = (mixed_role(arch, images=True), prefill_role(arch, images=True), decode_role(arch))
         made = tuple(rewritten(role, stands) for role in seeing)
+    if values.get(serving_prefix.TOKENS):
+        made = tuple(serving_prefix.with_prefix(role, arch) for role in made)
     if values.get(serving_adapters.COUNT):
         made = tuple(serving_adapters.with_adapters(role, arch) for role in made)
     return made
@@ -41,7 +43,13 @@ STAGE = register_stage(
     StageModel(
         name="serving",
         doc="Answer requests within limits on time to first token and time per output token.",
-        inputs=(*INPUTS, *serving_adapters.INPUTS, *serving_images.INPUTS, *serving_transfer.INPUTS),
+        inputs=(
+            *INPUTS,
+            *serving_prefix.INPUTS,
+            *serving_adapters.INPUTS,
+            *serving_images.INPUTS,
+            *serving_transfer.INPUTS,
+        ),
         roles=roles,
         staffed=_staffed,
         routes=(

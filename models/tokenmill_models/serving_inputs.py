@@ -42,7 +42,7 @@ INPUTS = (
     *_lengths("demand."),
     Input("demand.trace", "trace", "file of measured requests that states classes, rate, gaps and prefix hits",
           fills={"classes": "demand.classes", "rate": "demand.requests_per_second", "gap_cv": "demand.arrivals.cv",
-                 "prefix_hit": "demand.prefix_cache_hit", "surge": "demand.headroom"}),
+                 "prefix_hit": "demand.prefix_cache_hit", "shared_head": "demand.prefix.tokens", "surge": "demand.headroom"}),
     Input("demand.prefix_cache_hit", "number", "share of prompt tokens found in the prefix cache", leaf.prefix_hit, default=0.0, maximum=1.0),
     *(
         Input(f"slo.{name}", "percentiles", f"most time: {title}", dimension="s", parts=SLO[name])

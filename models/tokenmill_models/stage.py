@@ -39,7 +39,7 @@ class Input:
     `symbol` receives the value; `parts` maps further fields to symbols (``{"p95": S_p95}``; percentiles: word to
     symbol). `default` None means: may be absent, and rules that name its symbol do not apply; `required` means it
     must be there. `choice` says that a list is a choice (an Axis of the same name takes it). `fills` of a trace: what it
-    measures (classes, rate [1/s], gap_cv, prefix_hit, surge) to the key that it stands for. `of` a name: what it must be
+    measures (classes, rate [1/s], gap_cv, prefix_hit, shared_head [tokens], surge) to the key that it stands for. `of` a name: what it must be
     a name of (model, store, precision), or a word of `among`; empty: free text.
     """
 

@@ -42,7 +42,7 @@ def _filled(
     found = facts(trace)
     measured = {
         CLASSES: request_classes(trace), "rate": found.requests_per_second, "gap_cv": found.arrival_cv,
-        "prefix_hit": found.prefix_hit, "surge": found.surge,
+        "prefix_hit": found.prefix_hit, "shared_head": found.shared_head, "surge": found.surge,
     }  # fmt: skip
     for what, key in item.fills.items():
         if _at(raw, key) is None and measured[what] is not None:

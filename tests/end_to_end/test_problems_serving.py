@@ -56,3 +56,16 @@ def test_pages_fit_several_times_the_sequences_of_contiguous_caches():
     assert paged.predicted["max_batch"] > 5 * reserved.predicted["max_batch"]
     assert 2 < paged.predicted["tokens_per_second"] / reserved.predicted["tokens_per_second"] < 6
     assert reserved.replicas > 2 * paged.replicas
+
+
+@pytest.mark.slow
+def test_a_prefix_held_once_makes_room_and_saves_its_prompts():
+    """Llama 3.1 8B caches 2·32·8·128·2 B = 131 072 B a token; sequences hold 6400 + 400 (1 + cv²)/2 tokens, 6000 of them shared."""
+    _, shared = solved("shared-prefix")
+    _, alone = solved("shared-prefix", ("workload.chat.demand.prefix.tokens", "0"))
+    room, token = shared.predicted["memory"]["kv"], 131072
+    context = room / (alone.predicted["max_batch"] + 0.5) / token
+    assert 6600 < context < 7000
+    assert shared.predicted["max_batch"] == pytest.approx((room / token - 6000) / (context - 6000), rel=0.06)
+    assert shared.predicted["max_batch"] > 5 * alone.predicted["max_batch"]
+    assert shared.replicas < 0.7 * alone.replicas

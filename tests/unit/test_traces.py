@@ -132,3 +132,21 @@ def test_classes_keep_the_totals_of_the_trace():
         means = [one[side]["mean"] if isinstance(one[side], dict) else one[side] for one in classes]
         total = sum(one["share"] * length for one, length in zip(classes, means, strict=True))
         assert total == pytest.approx(mean)
+
+
+def test_the_head_that_most_requests_share_is_counted_in_whole_blocks(tmp_path):
+    """Three of four requests begin with blocks 1 and 2; the third block is that of two: half, which is not most."""
+    file = tmp_path / "trace.jsonl"
+    rows = [[1, 2, 3, 9], [1, 2, 3], [1, 2], [7, 2, 3]]
+    file.write_text(
+        "".join(
+            f'{{"timestamp": {1000 * i}, "input_length": {512 * len(ids)}, "output_length": 10, "hash_ids": {ids}}}\n'
+            for i, ids in enumerate(rows)
+        )
+    )
+    assert facts(read_trace(file)).shared_head == 2 * 512
+
+
+def test_every_conversation_of_the_published_trace_begins_with_one_block():
+    assert facts(read_trace(data.path("measured") / "traces" / "mooncake-conversation.jsonl.gz")).shared_head == 512
+    assert facts(read_trace(data.path("measured") / "traces" / "azure-2023-conv.csv.gz")).shared_head is None

@@ -77,7 +77,8 @@ class LengthFacts:
 
 @dataclass(frozen=True)
 class TraceFacts:
-    """What a trace says: rate [requests/s], variation of the gaps, lengths, share of prefix blocks seen before (None: no blocks);
+    """What a trace says: rate [requests/s], variation of the gaps, lengths, share of prefix blocks seen before, tokens at the
+    head of prompts that most requests share (None: no blocks);
     `surge`: share above its mean rate of the minute that 95% of the requests arrive before or in, minutes ordered by rate.
     """
 
@@ -88,6 +89,7 @@ class TraceFacts:
     input_tokens: LengthFacts
     output_tokens: LengthFacts
     prefix_hit: float | None
+    shared_head: float | None
     surge: float
     left_out: Mapping[str, int]
 
@@ -104,6 +106,7 @@ def facts(trace: Trace) -> TraceFacts:
         input_tokens=_length_facts(trace.input_tokens),
         output_tokens=_length_facts(trace.output_tokens),
         prefix_hit=ideal_prefix_hit(trace),
+        shared_head=shared_head(trace),
         surge=surge(trace),
         left_out=dict(trace.left_out),
     )
@@ -120,6 +123,21 @@ def ideal_prefix_hit(trace: Trace) -> float | None:
     if trace.blocks is None or not trace.blocks.size:
         return None
     return 1.0 - float(np.unique(trace.blocks).size) / float(trace.blocks.size)
+
+
+def shared_head(trace: Trace) -> float | None:
+    """Return the tokens at the head of prompts that more than half of the requests share: a system prompt, in whole blocks."""
+    if trace.blocks is None or trace.block_starts is None or not trace.blocks.size:
+        return None
+    starts, ends, depth = trace.block_starts[:-1], trace.block_starts[1:], 0
+    while True:
+        reaching = starts + depth < ends
+        starts, ends = starts[reaching], ends[reaching]
+        ids, where, counts = np.unique(trace.blocks[starts + depth], return_inverse=True, return_counts=True)
+        if not ids.size or counts.max() <= trace.count / 2:
+            return float(depth * trace.block_tokens)
+        following = where == counts.argmax()
+        starts, ends, depth = starts[following], ends[following], depth + 1
 
 
 def surge(trace: Trace) -> float:
