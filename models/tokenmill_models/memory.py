@@ -52,6 +52,14 @@ def expert_elements(
     )
 
 
+def one_expert(arch: Architecture, experts: Sequence[sp.Expr], e: sp.Expr) -> list[sp.Expr]:
+    """Return the elements of one routed expert on a rank by kind of layer; `experts`: of all that one of `e` expert ranks has."""
+    return [
+        held * e / arch_leaf(f"layers.{i}.mlp.experts") if kind.mlp.expert else ZERO
+        for i, (kind, held) in enumerate(zip(arch.layers, experts, strict=True))
+    ]
+
+
 def ends_elements(graph: Graph, arch: Architecture, t: sp.Expr) -> tuple[sp.Symbol, sp.Symbol]:
     """Define the elements before the first layer and behind the last on one of `t` tensor ranks; return both.
 

@@ -170,6 +170,10 @@ step_bytes = declare(
     "engine_step_bytes", "B", "bytes a parameter that the optimiser's step holds beside its states, when activations are gone",
     origin="engine.step_bytes",
 )  # fmt: skip
+low_gradients = declare(
+    "engine_low_gradients", "1", "1 where gradients in the format of the weights stay beside wider ones that sum them",
+    origin="engine.low_gradients",
+)  # fmt: skip
 kept_inputs = declare(
     "engine_kept_inputs", "1", "copies in 16 bits that a product of 4-bit weights keeps of its input", origin="engine.kept_inputs"
 )  # fmt: skip

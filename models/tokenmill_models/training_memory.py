@@ -9,7 +9,15 @@ import sympy as sp
 from tokenmill_models import training_leaves as leaf
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.formula import Graph, Source, maximum, minimum
-from tokenmill_models.memory import ends_elements, expert_elements, first_mean, layer_elements, stage_mean
+from tokenmill_models.memory import (
+    ends_elements,
+    expert_elements,
+    first_mean,
+    layer_elements,
+    matrix_elements,
+    one_expert,
+    stage_mean,
+)
 from tokenmill_models.operations_parts import ONE, ZERO, Part, arch_leaf, shard_outputs
 from tokenmill_models.roofline import M
 from tokenmill_models.training_activations import ALL_TRAINED, KORTHIKANTI, Inputs, layer_activations
@@ -23,12 +31,19 @@ GATE = Source(
 ZERO_PAPER = Source("Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 5")
 IN_FLIGHT = Source("Narayanan et al. 2021, arXiv:2104.04473, section 2.2, warm-up micro-batches of a rank")
 DUALPIPE = Source("DeepSeek-AI 2024, DeepSeek-V3 Technical Report, arXiv:2412.19437, table 2")
+FRESH = Source(
+    "Transformer Engine, linear layers whose weight gradients are added to kept ones; PyTorch, fully sharded data parallel",
+    (
+        "where products add to kept gradients a 16-bit gradient of every shape of weight stays beside them",
+        "sharded frameworks hold the whole gradients of a layer until they are reduced",
+    ),
+)
 
 
 @dataclass(frozen=True)
 class StateElements:
     """Parameters of the fullest rank [1]: outside routed experts, of routed experts; those of each that are trained, and those
-    whose optimiser states it keeps; `saved_activations` of one micro-batch [B].
+    whose optimiser states it keeps; `saved_activations` of one micro-batch [B]; those of a mean `layer` with one routed expert.
     """
 
     dense: sp.Symbol
@@ -38,6 +53,7 @@ class StateElements:
     dense_optimizer: sp.Symbol
     expert_optimizer: sp.Expr
     saved_activations: sp.Expr
+    layer: sp.Expr
 
 
 @dataclass(frozen=True)
@@ -138,8 +154,14 @@ def define_states(graph: Graph, arch: Architecture, rows: sp.Expr, m: sp.Expr, i
                   trained / (1 + leaf.zero1 * (shared - 1)), source=ZERO_PAPER),
         recipe.full * routed / (1 + leaf.zero1 * (expert_shared - 1)),
         inner * kept.body,
+        layer_dense + stage_mean(arch, leaf.pp, one_expert(arch, expert, leaf.ep)),
     )  # fmt: skip
     return states, stages, kept.again
+
+
+def fresh_bytes(recipe: Recipe) -> sp.Expr:
+    """Bytes a weight of a gradient in 16 bits that stands beside those kept [B]; none where a kernel of its own adds it to them."""
+    return (1 - leaf.accumulates) * recipe.full * leaf.BYTES_16
 
 
 @dataclass(frozen=True)
@@ -205,7 +227,7 @@ def _ranks(graph: Graph, layers: tuple[Layer, Layer], ends: tuple[sp.Expr, sp.Ex
     (first, inside), (inner, outer) = layers, held_layers
     lone = 1 - (leaf.pp - 1) / maximum(leaf.pp - 1, 1)  # 1 where one rank is first and last
     tied = ends[1] - (arch_leaf("embedding_parameters") / leaf.tp if arch.tied else 0)
-    logits = rows * _logits(arch)
+    logits = _logits(arch, rows, recipe)
     second = minimum(1, leaf.pp - 1)
     more = 1 - minimum(1, maximum(0, 3 - leaf.pp))  # 1 where there are inner ranks
     here = 1 - leaf.offload_activations
@@ -234,12 +256,16 @@ def _paired(own: Stage, other: Stage) -> Stage:
     return Stage(*((1 - half) * getattr(own, f.name) + half * getattr(other, f.name) for f in fields(Stage)))
 
 
-def _logits(arch: Architecture) -> sp.Expr:
-    """Bytes a token of the head: its normed input, and what the loss holds of the logits."""
+def _logits(arch: Architecture, rows: sp.Expr, recipe: Recipe) -> sp.Expr:
+    """Bytes of the head [B]: its normed input, and the more of what the loss holds of the logits and what its own gradient holds."""
     if arch.head is None:
         return ZERO
-    width = shard_outputs(Part(arch.head, "head"), leaf.tp)
-    return width * leaf.loss_bytes + arch_leaf("hidden") * leaf.bytes_activations / leaf.vector_split
+    head = Part(arch.head, "head")
+    logits = rows * shard_outputs(head, leaf.tp)
+    behind = logits * minimum(leaf.loss_bytes, leaf.BYTES_16) + fresh_bytes(recipe) * matrix_elements(head, leaf.tp)
+    return maximum(logits * leaf.loss_bytes, behind) + rows * (
+        arch_leaf("hidden") * leaf.bytes_activations / leaf.vector_split
+    )
 
 
 def limit() -> sp.Expr:
@@ -252,6 +278,8 @@ def define_memory(graph: Graph, states: StateElements, stages: list[Stage], agai
     """Define the memory of the fullest rank: over first, inner and last rank, that with the most bytes in all."""
     gathered = 2 * weight_bytes(states, recipe) / inner
     buffers = (leaf.zero3 + leaf.offload_parameters - leaf.zero3 * leaf.offload_parameters) * gathered + leaf.bucket
+    buffers += graph.let("fresh_gradients", "B", "gradients of a mean layer in 16 bits beside those kept",
+                         fresh_bytes(recipe) * states.layer, source=FRESH)  # fmt: skip
     room = graph.let(
         "memory_room", "B", "what states and waiting activations may take",
         limit() / (1 + leaf.fragmentation) - again - buffers,
@@ -322,11 +350,14 @@ def _rank(
     weights = cuts[0] * ((1 + recipe.frozen_copies) * base + stage.adapters * leaf.bytes_weights)
     trained = recipe.full * own + stage.adapters
     stepped = leaf.step_bytes * cuts[2] * trained
-    gradients, optimizer = cuts[1] * trained * leaf.bytes_gradients, cuts[2] * trained * leaf.bytes_states
+    kept = leaf.bytes_gradients + leaf.low_gradients * minimum(
+        leaf.bytes_weights, maximum(leaf.bytes_gradients - leaf.bytes_weights, 0)
+    )
+    gradients, optimizer = cuts[1] * trained * kept, cuts[2] * trained * leaf.bytes_states
     if routed:
         weights += expert_cuts[0] * (1 + recipe.frozen_copies) * stage.expert * recipe.expert_bytes
         stepped += leaf.step_bytes * expert_cuts[2] * recipe.full * stage.expert
-        gradients += expert_cuts[1] * recipe.full * stage.expert * leaf.bytes_gradients
+        gradients += expert_cuts[1] * recipe.full * stage.expert * kept
         optimizer += expert_cuts[2] * recipe.full * stage.expert * leaf.bytes_states
     parts = {"weights": copies * weights, "gradients": copies * gradients, "optimizer": optimizer}
     states = tuple(

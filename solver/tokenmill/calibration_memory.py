@@ -1,6 +1,7 @@
 """Fits what frameworks hold of memory beside counted tensors: activations over the count, bytes a logit, inputs of 4-bit products, a reserve.
 
-The memory of a run is linear in all of them, so that each fit is a least-squares problem without start or bounds but zero.
+The memory of a run is linear in all of them but where one moment of a step overtakes another: each fit is a least-squares problem
+without start or bounds but zero.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill.calibration_fit import RESIDUAL_COLUMNS, Array, Fitted, write_constants, write_table
+from tokenmill.calibration_reserved import constants_shown, counted, residuals_shown, shown
 from tokenmill.efficiency import ENGINE, Table, engine_fields, engine_like, fitted_field
 from tokenmill.validate import fitted_half, log_quantiles
 from tokenmill.validate_cases import Batch, Case, engine_of
@@ -55,6 +57,11 @@ class Measured:
     capacity: float
 
 
+def residual_class(case: Case) -> str:
+    """Return the class of residuals of a case: what is trained and how the base is kept, whatever the tool (``method qlora``)."""
+    return f"method {case.workload['method']}"
+
+
 def fold_table(fold: str, folder: Path) -> Table:
     """Return the constants that were fitted on one half of the groups (``even`` or ``odd``)."""
     with (folder / f"memory_{fold}.csv").open(encoding="utf-8", newline="") as file:
@@ -80,6 +87,7 @@ class Memories:
     base: Array
     terms: Array
     engines: NDArray[np.str_]
+    classes: NDArray[np.str_]
     even: NDArray[np.bool_]
 
     def predict(self, constants: Mapping[str, Array]) -> Array:
@@ -95,7 +103,7 @@ class Memories:
 
 @cache
 def memories() -> Memories:
-    """Return the measured rows with what each constant adds to them."""
+    """Return the measured rows with what each constant adds to them, from its usual value on."""
     from tokenmill.validate_memory import measured, predictor
 
     rows, _ = measured()
@@ -108,13 +116,17 @@ def memories() -> Memories:
         found = predictor().predict(leaves)
         return [one.figures[FIGURE] if one else np.nan for one in found]
 
-    base = np.array(totals({}))
-    terms = np.array([totals({name: 1.0}) for name in SYMBOLS]).T - base[:, None]
+    usual = {name: USUAL[name][0] for name in SYMBOLS}
+    middle = np.array(totals(usual))
+    more = [(np.array(totals(usual | {name: 2 * usual[name]})) - middle) / usual[name] for name in SYMBOLS]
+    terms = np.array(more).T
+    base = middle - terms @ np.array(list(usual.values()))
     keep = [i for i, row in enumerate(rows) if row.bytes is not None and np.isfinite(base[i])]
     groups = [rows[i].case.group for i in keep]
     return Memories(
         np.array([rows[i].bytes for i in keep], float), base[keep], terms[keep],
-        np.array([engine_of(rows[i].case) for i in keep]), np.array([fitted_half(group) for group in groups]),
+        np.array([engine_of(rows[i].case) for i in keep]), np.array([residual_class(rows[i].case) for i in keep]),
+        np.array([fitted_half(group) for group in groups]),
     )  # fmt: skip
 
 
@@ -148,19 +160,26 @@ def calibrate_memory(folder: Path) -> dict[str, int]:
     """Fit the constants on both halves and on all rows, write them and the residuals; return lines by table."""
     found = memories()
     halves = {"even": fit_half(found, found.even), "odd": fit_half(found, ~found.even)}
-    other = left_out(found, halves)
+    other, of_pretraining = left_out(found, halves), shown()
+    held = constants_shown(of_pretraining)
     whole = fit_half(found, np.ones(found.even.size, bool))
     pooled = left_out(found, {fold: {ENGINE: one[ENGINE]} for fold, one in halves.items()})
-    logs = {ANY: np.log(found.measured / pooled)}
-    logs |= {str(one): np.log(found.measured / other)[found.engines == one] for one in sorted(set(found.engines))}
+    any_tool, own_tool = np.log(found.measured / pooled), np.log(found.measured / other)
+    logs = {ANY: any_tool}
+    for one in sorted(set(found.classes)):
+        at = found.classes == one
+        logs |= {f"{ANY} {one}": any_tool[at], str(one): own_tool[at]}
     counts = {}
     for name, constants in (("memory", whole), *((f"memory_{fold}", one) for fold, one in halves.items())):
         lines = [one for engine, values in constants.items() for one in _records(engine, values, found, other)]
         if name == "memory":  # other stages keep the generic class as the data state it
             lines = [replace(one, chip=one.chip or ANY) for one in lines]
+        lines += held[name]
         write_constants(lines, folder / f"{name}.csv")
         counts[f"{name}.csv"] = len(lines)
-    return counts | {"memory_residuals.csv": _write_residuals(logs, folder / "memory_residuals.csv")}
+    lines_of = [*_residuals(logs), *residuals_shown(of_pretraining, counted())]
+    write_table(RESIDUAL_COLUMNS, lines_of, folder / "memory_residuals.csv")
+    return counts | {"memory_residuals.csv": len(lines_of)}
 
 
 def left_out(found: Memories, halves: Mapping[str, Mapping[str, Array]]) -> Array:
@@ -178,8 +197,8 @@ def _records(engine: str, values: Array, found: Memories, other: Array) -> list[
     ]
 
 
-def _write_residuals(logs: Mapping[str, Array], path: Path) -> int:
-    """Write the quantiles of log(measured/predicted) on halves left out, by class of frameworks."""
+def _residuals(logs: Mapping[str, Array]) -> list[list[Any]]:
+    """Return the quantiles of log(measured/predicted) on halves left out, by class of residuals."""
     from tokenmill.validate_cases import stage_of
     from tokenmill.validate_memory import FILE
 
@@ -188,5 +207,4 @@ def _write_residuals(logs: Mapping[str, Array], path: Path) -> int:
         if own.size >= LEAST_ROWS:
             low, high = log_quantiles(own)
             lines.append([stage_of(FILE), FIGURE, engine, "", f"{low:.4f}", f"{high:.4f}", own.size, SOURCE])
-    write_table(RESIDUAL_COLUMNS, lines, path)
-    return len(lines)
+    return lines

@@ -23,7 +23,7 @@ TITLES = {
     "links.csv": "Links",
     "engines.csv": "Serving engines",
     "training.csv": "Training over single kernels",
-    "memory.csv": "Memory of tools of fine-tuning",
+    "memory.csv": "Memory beside counted tensors",
 }
 """Tables of the page, in its order. Constants of users' devices (devices.csv) are one set a device, and too many to print."""
 Row = Mapping[str, str]

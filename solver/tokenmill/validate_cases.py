@@ -42,6 +42,13 @@ def stage_of(folder: str) -> str:
         return str(tomllib.load(file)[folder])
 
 
+@cache
+def stages_alike(folder: str) -> tuple[str, ...]:
+    """Return the stage that predicts the rows of a folder, and those whose runs hold the same tensors."""
+    with (data.path("measured") / "stages.toml").open("rb") as file:
+        return (stage_of(folder), *tomllib.load(file)["same_memory"].get(stage_of(folder), ()))
+
+
 @dataclass(frozen=True)
 class Case:
     """One measured row as a problem: `model` a catalogue name or the fields of a configuration; `workload` the keys of its table.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tokenmill import data
-from tokenmill.calibration_memory import FIGURE, FIGURES, FOLDS, LEAST_ROWS, Measured, fold_table, given
+from tokenmill.calibration_memory import FIGURE, FIGURES, FOLDS, LEAST_ROWS, Measured, fold_table, given, residual_class
 from tokenmill.validate import Evaluation, Outcome, fitted_half, log_quantiles
 from tokenmill.validate_cases import Case, Prediction, Predictor, engine_of, stage_of
 from tokenmill.validate_training import GIB, TOKENS, LeftOut, Row, load_file, read_rows
@@ -234,28 +234,23 @@ def _outcomes(pair: Pair, predicted: Prediction) -> list[Outcome]:
 
 
 def interval(pair: Pair, total: float) -> tuple[float, float] | None:
-    """Return the 80% interval of a row's memory from the residuals of other groups, None where too few are known.
-
-    They are of the row's class of frameworks where it has `LEAST_ROWS` of them, else of all.
-    """
+    """Return the 80% interval of a row's memory from the residuals of other groups of its class, None where too few are known."""
     case = pair.row.case
-    for known in (residuals().get(engine_of(case), ()), residuals()[""]):
-        others = np.array([one for group, one in known if group != case.group])
-        if others.size >= LEAST_ROWS:
-            low, high = log_quantiles(others)
-            return total * exp(low), total * exp(high)
-    return None
+    others = np.array([one for group, one in residuals().get(residual_class(case), ()) if group != case.group])
+    if others.size < LEAST_ROWS:
+        return None
+    low, high = log_quantiles(others)
+    return total * exp(low), total * exp(high)
 
 
 @cache
 def residuals() -> Mapping[str, list[tuple[str, float]]]:
-    """Return group and log(measured/predicted) of the measured rows by class of frameworks and of all ("")."""
-    found: dict[str, list[tuple[str, float]]] = {"": []}
+    """Return group and log(measured/predicted) of the measured rows by class of residuals."""
+    found: dict[str, list[tuple[str, float]]] = {}
     for pair in pairs():
         if pair.predicted is not None and pair.row.bytes is not None:
             one = (pair.row.case.group, log(pair.row.bytes / pair.predicted.figures[FIGURE]))
-            for name in ("", engine_of(pair.row.case)):
-                found.setdefault(name, []).append(one)
+            found.setdefault(residual_class(pair.row.case), []).append(one)
     return found
 
 

@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import exp, log
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill import data
+from tokenmill.calibration_memory import fold_table as memory_table
+from tokenmill.calibration_reserved import reserved_leaves
 from tokenmill.calibration_training import FOLDS, LEAST_ROWS, SYMBOLS, fold_table, leaves
 from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.efficiency import residual_classes
 from tokenmill.validate import Evaluation, Outcome, fitted_half, log_quantiles
-from tokenmill.validate_cases import Case, Prediction, Predictor, engine_of
+from tokenmill.validate_cases import Case, Constants, Prediction, Predictor, engine_of
 from tokenmill.validate_training import KERNELS_ALONE, READERS, Measured, measured, read_rows, sparse
 from tokenmill_models import training_leaves as leaf
 
@@ -54,7 +57,7 @@ def pairs(name: str) -> tuple[list[Pair], Mapping[str, int]]:
     catalog = load_catalog()
     predictor = Predictor([row.case for row in rows], FIGURES, catalog)
     folder = data.path("catalog") / "efficiency"
-    by_fit = {fold: predictor.predict(leaves(predictor, catalog, fold_table(fold, folder))) for fold in FOLDS}
+    by_fit = {fold: predictor.predict(_constants(predictor, catalog, fold, folder)) for fold in FOLDS}
     alone: list[Prediction | None] = [None] * len(rows)
     if any(KERNELS_ALONE in row.values for row in rows):
         alone = predictor.predict({(b.chip, b.precision, b.engine): UNFITTED for b in predictor.batches})
@@ -63,6 +66,13 @@ def pairs(name: str) -> tuple[list[Pair], Mapping[str, int]]:
         fit = FOLDS[1] if fitted_half(row.case.group) else FOLDS[0]
         found.append(Pair(row, by_fit[fit][i], predictor.refused.get(i, ""), alone[i]))
     return found, left
+
+
+def _constants(predictor: Predictor, catalog: Catalog, fold: str, folder: Path) -> Constants:
+    """Return the leaves of times and of memory that a half of the groups was fitted on sets, by chip, format and engine."""
+    held = memory_table(fold, folder)
+    found = leaves(predictor, catalog, fold_table(fold, folder))
+    return {place: {**times, **reserved_leaves(place[2], held)} for place, times in found.items()}
 
 
 def evaluate(name: str) -> Evaluation:

@@ -135,13 +135,14 @@ def _system(row: Row) -> str:
 
 def _case(row: Row, model: Any, batch: int, sequence: int, layout: Mapping[str, Any], *, precision: str = "bf16",
           flash: bool = True, dropout: bool = False, engine: str = "generic", reduced: str = "fp32",
-          **others: Any) -> Case:  # fmt: skip
+          gradients: str = "fp32", **others: Any) -> Case:  # fmt: skip
     chips = _whole(row, "accelerators")
     workload = {
         "tokens": TOKENS, "sequence_length": sequence, "global_batch": batch, "optimizer": "adam",
         "mfu_peak": "fp16" if precision == "fp16" else "bf16",
         "kernels": {"flash_attention": flash, "dropout": dropout}, "engine": {"name": engine},
-        "precision": {"compute": precision, "weights": "fp16" if precision == "fp16" else "bf16", "communication": reduced},
+        "precision": {"compute": precision, "weights": "fp16" if precision == "fp16" else "bf16", "communication": reduced,
+                      "gradients": gradients},
         "layout": {"chips": chips, **{key: value for key, value in layout.items() if value is not None}}, **others,
     }  # fmt: skip
     return Case(
@@ -215,13 +216,18 @@ def _deepseek(row: Row) -> Measured:
     return Measured(case, {"step_time": step}, fit=False)
 
 
+BFLOAT = "02-28"
+"""From which day on the sweep of BLOOM ran in bf16: its rows hold some 4 bytes a parameter more; before, in fp16."""
+
+
 def _bloom(row: Row) -> Measured:
     layers = _whole(row, "layers")
     layout = _degrees(row, "tp", "pp", "dp", "micro_batch", zero=int(row["zero_stage"] or 1), virtual=1, schedule="1f1b",
                       recompute="full", sequence_parallel=False, **DENSE)  # fmt: skip
     case = _case(
-        row, gpt(row, 2048), _whole(row, "global_batch_seqs"), 2048, layout, flash=False, engine="megatron-deepspeed"
-    )
+        row, gpt(row, 2048), _whole(row, "global_batch_seqs"), 2048, layout, flash=False, engine="megatron-deepspeed",
+        gradients="fp32" if row["date"][-5:] >= BFLOAT else "fp16",
+    )  # fmt: skip
     values = {"step_time": float(row["step_time_s"])} if row["step_time_s"] else {}
     if row["peak_mem_gb_per_accel"]:
         values["reserved_memory"] = float(row["peak_mem_gb_per_accel"]) * GIB  # read from the device, not the allocator
@@ -327,7 +333,7 @@ def _other(row: Row) -> Measured:
         reduced="bf16" if row["framework"].startswith(REDUCE_16) else "fp32",
     )
     values = {"step_time": _other_time(row, batch * sequence, chips)}
-    if row["peak_mem_gib_per_accel"]:
+    if row["peak_mem_gib_per_accel"] and layout["recompute"]:  # what is rebuilt decides it
         values["peak_memory"] = float(row["peak_mem_gib_per_accel"]) * GIB
     return Measured(case, values, {"yes": True, "no": False}.get(row["fits"]), fit=_enters(row))
 

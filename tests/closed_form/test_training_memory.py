@@ -195,3 +195,48 @@ def test_the_step_of_the_optimiser_takes_the_place_of_activations() -> None:
     assert looped["memory.activations"] == pytest.approx(2 * LLAMA.parameters.total)
     many = {**roomy, "engine.step_bytes": 2.0}
     assert figures(LLAMA, many, b=8)["memory.activations"] == figures(LLAMA, roomy, b=8)["memory.activations"]
+
+
+def test_gradients_in_the_format_of_weights_may_stay_beside_wider_sums() -> None:
+    # 16-bit gradients (2 B) beside 32-bit sums (4 B); where sums have 16 bits there is no second copy
+    count = LLAMA.parameters.total
+    both = figures(LLAMA, {"engine.low_gradients": 1.0})
+    assert both["memory.gradients"] == pytest.approx(6 * count)
+    once = figures(LLAMA, {"engine.low_gradients": 1.0, "precision.bytes[gradients]": 2.0})
+    assert once["memory.gradients"] == pytest.approx(2 * count)
+
+
+def test_products_that_add_to_kept_gradients_hold_a_fresh_one_of_every_shape() -> None:
+    # 16 bits of every matrix of one layer, and of the head when its turn comes, after the loss has let go of its copies
+    roomy = {"chip.capacity": 1e13, "engine.loss_bytes": 2.0}
+    fused, own = (figures(LLAMA, {**roomy, "engine.accumulates": each}) for each in (0.0, 1.0))
+    layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096
+    expected = 2 * (layer + 128256 * 4096)
+    assert fused["memory.activations"] - own["memory.activations"] == pytest.approx(expected)
+    # a loss of 20 B a logit, of 4096 tokens, outlasts the head's gradient (2 B a logit and 2 B a weight): it alone counts
+    roomy |= {"engine.loss_bytes": 20.0}
+    fused, own = (figures(LLAMA, {**roomy, "engine.accumulates": each}) for each in (0.0, 1.0))
+    assert fused["memory.activations"] - own["memory.activations"] == pytest.approx(2 * layer)
+
+
+def test_of_routed_experts_one_fresh_gradient_stays() -> None:
+    roomy = {"chip.capacity": 1e13, "engine.loss_bytes": 1e3}
+    fused, own = (figures(MOE, {**roomy, "engine.accumulates": each}) for each in (0.0, 1.0))
+    expert_weights = 3 * 1024 * 512
+    outside = (MOE.parameters.total - 8 * 32 * expert_weights - 2 * 1000 * 1024 - 1024) / 8
+    assert fused["memory.activations"] - own["memory.activations"] == pytest.approx(2 * (outside + expert_weights))
+
+
+def test_peak_of_a_truncated_llama_405b_is_the_sum_of_its_tensors() -> None:
+    """Four layers on one rank of two: 2 + 4 B a parameter and Adam over four data ranks; by hand 75.6e9 B of states."""
+    arch = dense(16384, 128, 8, 128, 53248, 4, 128256)
+    found = figures(arch, {"input.sequence_length": 4096, "input.global_batch": 4, "chip.capacity": 1e13,
+                           "engine.accumulates": 0.0, "engine.loss_bytes": 6.0, "engine.bucket": 0.0}, t=2, d=4, z=1, sp=1.0)  # fmt: skip
+    layer = (2 * 16384 * 16384 + 2 * 16384 * 1024 + 3 * 16384 * 53248) / 2 + 2 * 16384
+    ends = 128256 * 16384 + 16384
+    tokens = 4096
+    kept = tokens * (2 * (4 * 16384 + 2 * 16384 + 2 * 1024 + 3 * 53248) / 2 + 64 * 4)
+    head = tokens * 128256 / 2 * 2 + 2 * 128256 * 16384 / 2 + tokens * 16384 * 2 / 2
+    by_hand = (4 * layer + ends) * (6 + 12 / 4) + 4 * kept + 2 * layer + head
+    assert found["memory.allocated"] == pytest.approx(by_hand, rel=2e-4)
+    assert found["memory.allocated"] / 2**30 == pytest.approx(81.59, rel=0.02)  # measured: simumax_b200.csv, SM0026

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from tokenmill.candidates.columns import Column
 from tokenmill.candidates.evaluate import group_values
 from tokenmill.candidates.program import Program, group_leaves
 from tokenmill.candidates.search import Context
-from tokenmill.efficiency import intervals
+from tokenmill.efficiency import intervals, quantiles_of
 from tokenmill.errors import CatalogError
 from tokenmill.trace import ClassFigures, Evaluated, Node, trace_of
 from tokenmill.units import format_quantity
 from tokenmill_models.compile import walk
 
+MEMORY = "memory.total"
 STRENGTH = ("guess", "claim", "datasheet", "calibrated", "measured")
 """Evidence from the weakest to the strongest; a figure is as good as the weakest leaf it needs."""
 
@@ -128,12 +130,22 @@ def _figures(column: Column, operating: Mapping[str, Any], contexts: Mapping[str
 
 
 def _intervals(context: Context, figures: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """Return the intervals of predicted figures; what the file lays down (an MFU, ideal efficiency) has none."""
+    """Return the intervals of predicted figures; what the file lays down (an MFU, ideal efficiency) has none.
+
+    That of memory is of the narrowest class that is known: a word of the layout's choices on the engine, on any, the engine.
+    """
     binder, model = context.binder, context.binder.architecture
     if binder.assume.mfu or binder.assume.efficiency == "ideal":
         return {}
     sparse = model is not None and any(kind.mlp.expert for kind in model.layers)
-    return intervals(binder.catalog, binder.workload.stage, binder.chip.id, sparse, figures, engine_name(binder))
+    engine = engine_name(binder)
+    found = intervals(binder.catalog, binder.workload.stage, binder.chip.id, sparse, figures, engine)
+    words = [f"{axis} {word}" for axis, word in binder.words.items()]
+    quantiles = quantiles_of(binder.workload.stage, MEMORY, [*(f"{engine} {one}" for one in words), *words])
+    if MEMORY in figures and quantiles is not None:
+        low, high = (figures[MEMORY] * exp(quantile) for quantile in quantiles)
+        found[MEMORY] = (low, high)
+    return found
 
 
 def _given(program: Program, symbol: Any, values: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from tokenmill.milp.alternatives import had
 from tokenmill.milp.solution import Had
 from tokenmill.plan import Bound, NextUnit, Plan, Pool
-from tokenmill.report.text_pools import layout_text
+from tokenmill.report.text_pools import layout_text, may_not_fit
 from tokenmill.report.text_words import cut, money, percent, quantity
 
 MOST = 10
@@ -116,6 +116,11 @@ def _workloads(plan: Plan) -> Iterator[str]:
             facts = _listed(_limits(plan, name, pool, asked.get(name, {})))
             yield f"{name}: {times}{layout_text(pool)} on {pool.system}{more}{facts}"
             yield from _run(plan, name, pool, made.totals)
+            yield from (
+                f"{name}: {caution}{_keys(plan, f'{name}.{each.name}', 'memory.total')}"
+                for each in made.pools
+                if (caution := may_not_fit(each))
+            )
 
 
 def _keys(plan: Plan, pool: str, *figures: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import log
+from statistics import NormalDist
 from typing import Any
 
 from rich.console import Console
@@ -96,7 +98,10 @@ def delivers(pool: Pool, asked: Mapping[str, Any]) -> Iterable[str]:
             shown.append(f"{name.replace('_', ' ')} {text}")
     if shown:
         yield ", ".join(shown)
-    yield from _memory(predicted.get("memory", {}))
+    yield from _memory(predicted.get("memory", {}), memory_interval(pool))
+    caution = may_not_fit(pool)
+    if caution:
+        yield caution
 
 
 def _percentiles(values: Mapping[str, float | None], limits: Mapping[str, float | None]) -> str:
@@ -110,14 +115,40 @@ def _percentiles(values: Mapping[str, float | None], limits: Mapping[str, float 
     return ", ".join(parts)
 
 
-def _memory(memory: Mapping[str, Any]) -> Iterable[str]:
+def _memory(memory: Mapping[str, Any], interval: tuple[float, float] | None) -> Iterable[str]:
     used = next((memory[name] for name in ("total", "reserved", "allocated") if memory.get(name)), None)
     if used is None:
         return
     parts = {k: v for k, v in memory.items() if k not in ("total", "capacity", "allocated", "reserved") and v}
     held = ", ".join(f"{name} {quantity(value, 'B')}" for name, value in parts.items())
     room = f" of {quantity(memory['capacity'], 'B')}" if memory.get("capacity") else ""
-    yield f"memory of a chip {quantity(used, 'B')}{room}" + (f": {held}" if held else "")
+    ends = " to ".join(quantity(end, "B") for end in interval or ())
+    within = f" (8 cases of 10: {ends})" if interval and memory.get("total") else ""
+    yield f"memory of a chip {quantity(used, 'B')}{within}{room}" + (f": {held}" if held else "")
+
+
+def memory_interval(pool: Pool) -> tuple[float, float] | None:
+    """Return the 80% interval of the memory of a pool's fullest chip [B], None where no measured runs tell it."""
+    ends = pool.intervals.get("memory", {}).get("total")
+    return (float(ends[0]), float(ends[1])) if ends else None
+
+
+def may_not_fit(pool: Pool) -> str:
+    """Return a word of caution where the interval of a pool's memory passes what its chip has, else nothing."""
+    memory, interval = pool.predicted.get("memory", {}), memory_interval(pool)
+    capacity, total = memory.get("capacity"), memory.get("total")
+    if not (interval and capacity and total) or interval[1] <= capacity:
+        return ""
+    cases = 10 * chance_to_fit(total, interval[1], capacity)
+    return f"memory may run short: by the errors on measured runs it fits in some {cases:.0f} cases of 10"
+
+
+def chance_to_fit(total: float, upper: float, capacity: float) -> float:
+    """Return the chance that memory predicted as `total` stays within `capacity` [B], `upper` the 90% quantile: errors above the
+    prediction are lognormal.
+    """
+    spread = log(upper / total) / NormalDist().inv_cdf(0.9)
+    return NormalDist().cdf(log(capacity / total) / spread) if spread > 0 else float(capacity >= total)
 
 
 def print_runs(console: Console, plan: Plan) -> None:
