@@ -10,7 +10,7 @@ from tokenmill_models.stage import Role
 
 ORIGINS = {
     "axis.tp": 1.0, "axis.pp": 1.0, "axis.ep": 1.0, "axis.attention_dp": 1.0, "axis.chunk": 2048.0, "axis.batch": 16.0,
-    "axis.utilisation": 0.7, "precision.bytes[weights]": 2.0, "precision.bytes[experts]": 2.0, "precision.bytes[kv]": 2.0,
+    "axis.utilisation": 0.7, "precision.bytes[weights]": 2.0, "precision.bytes[experts]": 2.0, "precision.bytes[kv]": 2.0, "precision.tile[experts]": 1.0,
     "request.input_tokens": 1000.0, "request.output_tokens": 201.0, "input.demand.prefix_cache_hit": 0.0,
     "input.demand.arrivals.cv": 1.0, "input.demand.arrivals.concurrency": 0.0, "input.demand.arrivals.rounds": 10.0, "input.expert_load": 1.0,
     "assume.memory_fraction": 0.9, "input.layout.chips": 1.0, "input.engine.context_limit": 4096.0,
@@ -30,7 +30,8 @@ def origins(**given: float) -> dict[str, float]:
     values = dict(ORIGINS)
     for name, value in given.items():
         origin = name.replace("__", ".")
-        values[f"precision.bytes[{origin[10:]}]" if origin.startswith("precision.") else origin] = value
+        size = origin.startswith("precision.") and "[" not in origin
+        values[f"precision.bytes[{origin[10:]}]" if size else origin] = value
     for side in ("input", "output"):
         mean = values[f"request.{side}_tokens"]
         values.setdefault(f"request.{side}_tokens.cv", 0.0)

@@ -22,6 +22,10 @@ bytes_weights = declare("b_w", "B", "bytes a weight", origin="precision.bytes[we
 bytes_experts = declare(
     "b_e", "B", "bytes a weight of the routed experts", origin="precision.bytes[experts]", sign="positive"
 )
+expert_tile = declare(
+    "tile_e", "1", "inputs of an expert are padded to a multiple of it, outputs to one of its half",
+    origin="precision.tile[experts]", sign="positive",
+)  # fmt: skip
 bytes_kv = declare("b_kv", "B", "bytes a cached element", origin="precision.bytes[kv]", sign="positive")
 bytes_16 = constant(
     "b_16", 2.0, "B", "bytes of an element that stays in 16 bits: activations, norms, embeddings, states"
@@ -137,6 +141,10 @@ layer_seconds_graph = declare(
 layer_seconds_eager = declare(
     "engine_layer_eager", "s", "gaps between the kernels of a layer, eager", origin="engine.layer_eager"
 )
+host_pace = declare(
+    "host_pace", "1", "time of one thread's work on the host over that on the host that engines were measured on",
+    origin="system.host_pace", sign="positive",
+)  # fmt: skip
 reserve = declare(
     "engine_reserve",
     "B",

@@ -10,9 +10,10 @@ from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind, Matrix, Mixer
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.operations_attention import kv_shard
-from tokenmill_models.operations_parts import Part, arch_leaf, shard_outputs
+from tokenmill_models.operations_parts import Part, arch_leaf, shard_inputs, shard_outputs
 from tokenmill_models.roofline import M
 from tokenmill_models.speculation import draft_cache, draft_weights
+from tokenmill_models.symbols import constant
 
 PAGED = Source("Kwon et al. 2023, PagedAttention, arXiv:2309.06180, section 3 and 4.5")
 PROFILE = Source(
@@ -20,6 +21,12 @@ PROFILE = Source(
     ("the widest moment holds the residual, the normed input, and the widest pair of products",),
 )
 ZERO = sp.Integer(0)
+EXPERT_TOKENS = constant(
+    "expert_tokens",
+    32768.0,
+    "1",
+    "most tokens that grouped products of experts take at once: VLLM_FUSED_MOE_CHUNK_SIZE (recalled)",
+)
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,7 @@ def _layer_weights(kind: LayerKind, path: str) -> sp.Expr:
     quantised += [(m, f"{path}.mlp.matrices.{m.name}") for m in kind.mlp.matrices]
     total = sp.Add(*(_shard(m, at, leaf.tp) for m, at in quantised)) * leaf.bytes_weights
     if kind.mlp.expert:
-        one = sp.Add(*(_shard(m, f"{path}.mlp.expert.{m.name}", leaf.expert_tp) for m in kind.mlp.expert))
+        one = sp.Add(*(_padded(Part(m, f"{path}.mlp.expert.{m.name}"), leaf.expert_tp) for m in kind.mlp.expert))
         total += sp.ceiling(arch_leaf(f"{path}.mlp.experts") / leaf.ep) * one * leaf.bytes_experts
     whole = [arch_leaf(f"{path}.{at}") for at, count in _whole(kind) if count]
     if kind.mlp.router:
@@ -150,11 +157,18 @@ def _shard(matrix: Matrix, at: str, t: sp.Expr) -> sp.Expr:
     return parameters * sp.ceiling(granules / t) / granules
 
 
+def _padded(part: Part, t: sp.Expr) -> sp.Expr:
+    """Parameters [1] of a matrix on one of `t` ranks, its sides padded as kernels of the experts' format ask."""
+    inner, columns, tile = shard_inputs(part, t), shard_outputs(part, t), leaf.expert_tile
+    sides = sp.ceiling(inner / tile) * sp.ceiling(2 * columns / tile) * tile**2 / 2
+    return _shard(part.matrix, part.path, t) * sides / (inner * columns)
+
+
 def _activations(graph: Graph, arch: Architecture, tokens: sp.Expr) -> sp.Symbol:
-    widths = [_widest(kind, f"layers.{i}") for i, kind in enumerate(arch.layers)]
+    widths = [_widest(kind, f"layers.{i}", tokens) for i, kind in enumerate(arch.layers)]
     hidden = arch_leaf("hidden")
     pair = maximum(*widths) if len(widths) > 1 else widths[0]
-    rows = tokens * (2 * hidden + pair) * leaf.bytes_16
+    rows = (tokens * 2 * hidden + pair) * leaf.bytes_16
     logits = leaf.logit_rows * arch_leaf("vocabulary") * leaf.logit_width
     return graph.let(
         "memory_activations", "B", "activation peak of the profiling run", maximum(rows, logits) if arch.head else rows,
@@ -162,21 +176,30 @@ def _activations(graph: Graph, arch: Architecture, tokens: sp.Expr) -> sp.Symbol
     )  # fmt: skip
 
 
-def _widest(kind: LayerKind, path: str) -> sp.Expr:
-    """Elements a token of the widest pair of tensors that a layer holds at once: products and what is made of them."""
+def _widest(kind: LayerKind, path: str, tokens: sp.Expr) -> sp.Expr:
+    """Elements of the widest pair of tensors that a layer holds at once for `tokens`: products and what is made of them."""
     sides = []
     parts = [Part(m, f"{path}.mixer.matrices.{m.name}") for m in kind.mixer.matrices if m.split == "column"]
     if parts:
-        sides.append(2 * sp.Add(*(shard_outputs(part, leaf.tp) for part in parts)))
+        sides.append(2 * tokens * sp.Add(*(shard_outputs(part, leaf.tp) for part in parts)))
     dense = [Part(m, f"{path}.mlp.matrices.{m.name}") for m in kind.mlp.matrices if m.split == "column"]
     if dense:
-        sides.append(sp.Rational(3, 2) * sp.Add(*(shard_outputs(part, leaf.tp) for part in dense)))
-    routed = [Part(m, f"{path}.mlp.expert.{m.name}") for m in kind.mlp.expert if m.split == "column"]
-    if routed:
-        width = sp.Add(*(shard_outputs(part, leaf.expert_tp) for part in routed))
-        active = arch_leaf(f"{path}.mlp.active")
-        load = active * leaf.expert_tp / leaf.tp
-        sides.append(load * (sp.Rational(3, 2) * width + 2 * arch_leaf("hidden")))
+        sides.append(sp.Rational(3, 2) * tokens * sp.Add(*(shard_outputs(part, leaf.tp) for part in dense)))
+    if any(m.split == "column" for m in kind.mlp.expert):
+        sides.append(_routed(kind, path, tokens))
     if not sides:
         return ZERO
     return maximum(*sides) if len(sides) > 1 else sides[0]
+
+
+def _routed(kind: LayerKind, path: str, tokens: sp.Expr) -> sp.Expr:
+    """Elements that a routed layer holds at once: the grouped products of a share of the tokens, and the tokens of all attention groups.
+
+    Every rank lays out all chosen pairs of the tokens that it is given, whichever of their experts it has.
+    """
+    routed = [Part(m, f"{path}.mlp.expert.{m.name}") for m in kind.mlp.expert if m.split == "column"]
+    width = sp.Add(*(shard_outputs(part, leaf.expert_tp) for part in routed))
+    given, hidden = tokens * leaf.attention_dp, arch_leaf("hidden")
+    pairs = minimum(given, EXPERT_TOKENS) * arch_leaf(f"{path}.mlp.active")
+    gathered = sp.Piecewise((2 * given * hidden, leaf.attention_dp > 1), (0, True))
+    return pairs * (maximum(width, hidden) + width / 2) + gathered

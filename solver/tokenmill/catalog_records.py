@@ -362,12 +362,16 @@ class PriceChoice:
 
 @dataclass(frozen=True)
 class Precision:
-    """A number format: `bits` a value with its scales, `compute`: the key of `Chip.peak` that its products run at."""
+    """A number format: `bits` a value with its scales, `compute`: the key of `Chip.peak` that its products run at.
+
+    `tile`: serving engines pad the inputs of an expert to a multiple of it, the outputs to one of its half (1: they do not).
+    """
 
     id: str
     bits: float
     compute: str
     source: str
+    tile: float = 1.0
     notes: str = ""
 
 

