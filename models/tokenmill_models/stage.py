@@ -191,7 +191,8 @@ class Demand:
     `rate`: units a second; `closed`: units that clients keep in flight, whose rate is an outcome; `classes`: kinds of unit.
     `devices`: key that names systems which users may have already; then a unit is a device that stands for as long as
     the horizon lasts, and `rate` is how many. `elastic`: the least and the most share of it that is to be served.
-    `seen`: limits on times that users see: the way to them and back counts in these.
+    `seen`: limits on times that users see: the way to them and back counts in these. `anytime`: what a period brings may be
+    carried in any slice of it, so that `rate` is a mean over the day.
     """
 
     unit: str
@@ -201,6 +202,7 @@ class Demand:
     devices: str | None = None
     elastic: tuple[str, str] | None = None
     seen: tuple[str, ...] = ()
+    anytime: bool = False
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,7 @@ def registered() -> dict[str, StageModel]:
 def stages() -> dict[str, StageModel]:
     """Return every registered stage by name; the shipped ones register on first use."""
     import tokenmill_models.agents
+    import tokenmill_models.batch_serving
     import tokenmill_models.data
     import tokenmill_models.edge
     import tokenmill_models.embedding

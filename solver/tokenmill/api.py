@@ -268,7 +268,10 @@ def _power_matters(problem: Problem) -> bool:
 
 
 def demand_of(problem: Problem, workload: Workload, stage: StageModel) -> np.ndarray[Any, Any]:
-    """Return the demand of a workload [units/s], (periods, slices): rate x growth, compounding, x (1 + head-room)."""
+    """Return the demand of a workload [units/s], (periods, slices): rate x growth, compounding, x (1 + head-room).
+
+    Of work that may be done at any time of the day: the rate of a slice in which all of it would be done.
+    """
     stated = stage.demand
     if stated is None:
         raise ProblemError([Mistake(f"workload.{workload.name}", "a run", "a stage with a demand")])
@@ -285,6 +288,8 @@ def demand_of(problem: Problem, workload: Workload, stage: StageModel) -> np.nda
 
     slices = list(problem.horizon.slices)
     rates = np.array([given[name] if isinstance(given, Mapping) else given for name in slices], float)
+    if stated.anytime:
+        rates = rates / np.array(list(problem.horizon.slices.values()), float)
     growth = (1 + factor("growth_per_period")) ** np.arange(problem.horizon.periods)
     return np.asarray(growth[:, None] * rates[None, :] * (1 + factor("headroom")))
 

@@ -87,7 +87,9 @@ def _demand(case: Case) -> Iterator[Residual]:
             rates[key] = rates.get(key, Fraction(0)) + exact(rate)
     for workload in (w for w in case.workloads if w.kind == "pool"):
         roles = [role for route in workload.routes for role in route]
-        for number, (h, l) in enumerate(case.moments):
+        if workload.anytime:
+            yield from _whole_days(case, workload, rates)
+        for number, (h, l) in enumerate(() if workload.anytime else case.moments):
             planned = exact(case.demand[workload.workload].reshape(-1)[number])
             for b, share in enumerate(workload.shares):
                 refused = exact(case.plan.refused.get((workload.workload, b, h, l), 0.0))
@@ -102,6 +104,24 @@ def _demand(case: Case) -> Iterator[Residual]:
                     for route in workload.routes:
                         for role in route[1:]:
                             yield equal(f"{name} in {role}", through(role), through(route[0]))
+
+
+def _whole_days(
+    case: Case, workload: WorkloadColumns, rates: Mapping[tuple[str, str, int, int, str], Fraction]
+) -> Iterator[Residual]:
+    """What a period brings is carried in one of its slices or another, or refused."""
+    planned = case.demand[workload.workload]
+    names = list(case.problem.horizon.slices)
+    for h in range(1, case.problem.horizon.periods + 1):
+        for b, share in enumerate(workload.shares):
+            done = Fraction(0)
+            for number, l in enumerate(names):
+                wanted = exact(planned[h - 1, number]) * exact(share)
+                for route in workload.routes if wanted else ():
+                    done += rates.get((workload.workload, route[0], b, h, l), Fraction(0)) / wanted
+                done += exact(case.plan.refused.get((workload.workload, b, h, l), 0.0))
+            if planned[h - 1].any() and share:
+                yield equal(f"demand of {workload.workload}, class {b}, period {h}", done, Fraction(1))
 
 
 def _load(case: Case) -> Iterator[Residual]:

@@ -69,3 +69,20 @@ def test_a_prefix_held_once_makes_room_and_saves_its_prompts():
     assert shared.predicted["max_batch"] == pytest.approx((room / token - 6000) / (context - 6000), rel=0.06)
     assert shared.predicted["max_batch"] > 5 * alone.predicted["max_batch"]
     assert shared.replicas < 0.7 * alone.replicas
+
+
+@pytest.mark.slow
+def test_batch_answers_fill_the_troughs_of_a_chat():
+    """The chips that the chat leaves idle, slice by slice, times what one carries: below that nothing is bought, above it something is."""
+    file = data.path("problems") / "batch-in-troughs.toml"
+    rate = "workload.suite.demand.requests_per_second"
+    plan = tm.solve(tm.load_problem(file))
+    (chat,) = plan.workloads["chat"].pools
+    chips = sum(bought.chips for bought in plan.purchases)
+    idle = sum(0.5 * (chips - row.replicas) for row in chat.schedule)
+    (bulk,) = plan.workloads["suite"].pools
+    each = bulk.predicted["tokens_per_second"] / 1000
+    assert plan.workloads["suite"].totals["units"] == pytest.approx(50 * 365 * 86400)
+    for asked, more in ((0.001, False), (0.97 * idle * each, False), (1.06 * idle * each, True)):
+        other = tm.solve(tm.load_problem(file, [(rate, f"{asked:.4f}")]))
+        assert (sum(bought.chips for bought in other.purchases) > chips) == more

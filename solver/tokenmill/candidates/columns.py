@@ -93,7 +93,7 @@ class WorkloadColumns:
     """All columns of a workload by role, its routes (tuples of roles a unit passes), couplings, and dropped rows.
 
     `shares`: request classes' shares of the demand. `counts`: for each yield name, units per unit of demand by class
-    (pool) or per run. `evaluated`: rows evaluated in full, `cut`: rows that a rule removed before.
+    (pool) or per run. `anytime`: what a period brings may be carried in any of its slices. `evaluated`: rows evaluated in full, `cut`: rows that a rule removed before.
     """
 
     workload: str
@@ -108,3 +108,4 @@ class WorkloadColumns:
     dropped: tuple[Dropped, ...] = ()
     evaluated: int = 0
     cut: int = 0
+    anytime: bool = False

@@ -138,6 +138,7 @@ def search(ask: Ask) -> Searched:
         dropped=tuple(dropped),
         evaluated=evaluated,
         cut=sum(row.count for row in dropped),
+        anytime=ask.stage.demand is not None and ask.stage.demand.anytime,
     )
     return Searched(found, contexts, left_out)
 

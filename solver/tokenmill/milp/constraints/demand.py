@@ -23,9 +23,15 @@ def demand_rows(build: Build) -> None:
     | q | share of class b that route r sends to column c first (variable) | 1 |
     | d | share refused, where refusing has a price (variable) | 1 |
 
-    Rows ``demand`` by (workload, class, period, slice). Dual: what the whole class costs at the margin.
+    Work that may be done in any slice of its period: one row over its slices,
+
+    .. math:: \sum_l \Big( \sum_{r} \sum_{c,s,i,p} q_{w,b,r,c,s,i,p,h,l} + d_{w,b,h,l} \Big) = 1,
+
+    where a share is of the whole period's work (the demand of a slice is what would do all of it there).
+
+    Rows ``demand`` by (workload, class, period, slice), or (workload, class, period). Dual: what the whole class costs at the margin.
     """
-    sets, made = build.sets, build.variables
+    sets = build.sets
     for w, workload in enumerate(sets.workloads):
         if workload.kind != "pool":
             continue
@@ -34,15 +40,31 @@ def demand_rows(build: Build) -> None:
             f"workload.{workload.workload}.demand", f"demand of {workload.workload}", "units/s",
             "lower the demand, loosen its latency limits, or allow more hardware", scale=float(rates.max(initial=0.0)), weight=LAST_RESORT,
         )  # fmt: skip
-        for h, l in sets.moments:
+        for moments in _together(build, workload.anytime):
+            h = moments[0][0]
             for b, share in enumerate(workload.shares):
-                if share <= 0.0 or rates[h - 1, l] <= 0.0:
+                if share <= 0.0 or max(rates[h - 1, l] for h, l in moments) <= 0.0:
                     continue
-                left = Linear({made.refused[w, b, h, l]: 1.0} if (w, b, h, l) in made.refused else {})
-                for r in range(len(workload.routes)):
-                    left.plus(routed(build, w, b, r, 0, h, l))
-                label = (workload.workload, b, h, sets.slices[l])
+                left = total(_carried(build, w, b, h, l) for h, l in moments)
+                label = (workload.workload, b, h, *([] if workload.anytime else [sets.slices[moments[0][1]]]))
                 build.programme.row("demand", *label, left=left, sense="=", right=1.0, requirement=asked)
+
+
+def _together(build: Build, anytime: bool) -> list[list[tuple[int, int]]]:
+    """Return the moments that carry one demand: each its own, or all slices of a period."""
+    moments = build.sets.moments
+    if not anytime:
+        return [[moment] for moment in moments]
+    return [[(h, l) for h, l in moments if h == period] for period in build.sets.periods]
+
+
+def _carried(build: Build, w: int, b: int, h: int, l: int) -> Linear:
+    """Return the share of a class that is carried in a moment, or refused there."""
+    refused = build.variables.refused
+    left = Linear({refused[w, b, h, l]: 1.0} if (w, b, h, l) in refused else {})
+    for r in range(len(build.sets.workloads[w].routes)):
+        left.plus(routed(build, w, b, r, 0, h, l))
+    return left
 
 
 def routed(build: Build, w: int, b: int, r: int, position: int, h: int, l: int) -> Linear:
