@@ -122,7 +122,8 @@ class Mlp:
 class LayerKind:
     """All the layers of one make: `count` of them at `positions` (from 0).
 
-    `parallel`: mixer and MLP read the same input and their outputs are summed at once, one all-reduce for both.
+    `parallel`: mixer and MLP read the same input and their outputs are summed at once, one all-reduce for both. `mixing_rounds`: rounds
+    in which the matrix that mixes several residual streams around mixer and MLP is normalised; 0 with one stream.
     """
 
     name: str
@@ -132,6 +133,7 @@ class LayerKind:
     mlp: Mlp
     norm_parameters: int = 0
     parallel: bool = False
+    mixing_rounds: int = 0
 
     @property
     def tensor_reduces(self) -> int:

@@ -16,10 +16,24 @@ from tokenmill_models.architecture import Architecture
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.operations import LayerWork, Operation, Shape, arch_leaf, head, layer
 from tokenmill_models.roofline import ROOFLINE, F, W
+from tokenmill_models.symbols import constant
 
 CACHE = Source(
-    "llama.cpp: layers are split whole over devices, prompts pass them in chunks, each device on another chunk"
+    "llama.cpp: layers are split whole over devices, prompts pass them in chunks, each device on another chunk",
+    ("inputs of four chunks are kept at once (GGML_SCHED_MAX_COPIES): more devices than that wait for one another",),
 )
+STARTS = Source(
+    "llama.cpp starts the operations of a layer one after another, a kernel each",
+    (
+        "a plain layer: two norms, two residuals, four products of attention and their inputs rounded, rotations, writes of the cache, "
+        "attention, a gated MLP",
+        "a round over a mixing matrix (Xie et al. 2025, arXiv:2512.24880): sums and divisions along its rows, then along its columns, "
+        "around attention and around the MLP",
+    ),
+)
+COPIES = constant("chunks_in_flight", 4.0, "1", "chunks of a prompt whose inputs are kept at once")
+PLAIN_KERNELS = constant("kernels_plain", 25.0, "1", "kernels that a plain layer starts")
+ROUND_KERNELS = constant("kernels_round", 8.0, "1", "kernels that a round over the mixing matrices of a layer starts")
 OFFLOAD = Source(
     "llama.cpp: layers that the card has no room for stay with the host, whose processor computes a single token there",
     ("the chunks of a prompt go to the card instead, with the weights streamed over its link each time",),
@@ -73,7 +87,7 @@ def define_decode(graph: Graph, arch: Architecture, keys: sp.Expr, speed: Speed)
     host = graph.let("host_token", "s", "time of a token in the layers that the host holds",
                      hosted * weights / own.host_bandwidth, source=OFFLOAD)  # fmt: skip
     hops = (leaf.pp - 1) * own.hop_seconds
-    return _timed(graph, "token", found, sp.Integer(1), hosted, host, hops, speed)
+    return _timed(graph, "token", arch, found, sp.Integer(1), hosted, host, hops, speed)
 
 
 def define_prompt(graph: Graph, arch: Architecture, keys: sp.Expr, speed: Speed) -> Work:
@@ -87,9 +101,10 @@ def define_prompt(graph: Graph, arch: Architecture, keys: sp.Expr, speed: Speed)
     host = graph.let(
         "host_prompt", "s", "time to bring the host's layers to the card for every chunk", link, source=OFFLOAD
     )
-    one = _timed(graph, "prompt", found, chunks, sp.Integer(0), host, sp.Integer(0), speed, ahead=True)
+    one = _timed(graph, "prompt", arch, found, chunks, sp.Integer(0), host, sp.Integer(0), speed, ahead=True)
+    depth = minimum(leaf.pp, COPIES)
     spread = graph.let("spread", "1", "share of the time of one device that several, each on another chunk, take",
-                       (chunks + leaf.pp - 1) / (chunks * leaf.pp), source=CACHE)  # fmt: skip
+                       (chunks + depth - 1) / (chunks * depth), source=CACHE)  # fmt: skip
     time = graph.let("T_prompt_all", "s", "time of the prompt", one.time * spread + (leaf.pp - 1) * own.hop_seconds)
     return replace(one, time=time)
 
@@ -108,9 +123,16 @@ def _weights(work: LayerWork) -> sp.Expr:
     return sp.Add(*(one.weights for one in work.operations.values()))
 
 
+def _plain_layers(arch: Architecture) -> sp.Expr:
+    """Return the plain layers that would start as many kernels as the layers do."""
+    mixed = [i for i, kind in enumerate(arch.layers) if kind.mixing_rounds]
+    rounds = [arch_leaf(f"layers.{i}.count") * arch_leaf(f"layers.{i}.mixing_rounds") for i in mixed]
+    return arch_leaf("layer_count") + sp.Add(*rounds) * ROUND_KERNELS / PLAIN_KERNELS
+
+
 def _timed(
-    graph: Graph, label: str, found: list[tuple[sp.Expr, LayerWork]], passes: sp.Expr, hosted: sp.Expr, host: sp.Expr,
-    hops: sp.Expr, speed: Speed, ahead: bool = False,
+    graph: Graph, label: str, arch: Architecture, found: list[tuple[sp.Expr, LayerWork]], passes: sp.Expr, hosted: sp.Expr,
+    host: sp.Expr, hops: sp.Expr, speed: Speed, ahead: bool = False,
 ) -> Work:  # fmt: skip
     """Define the time of a pass: operations on the roofline, a time a layer beside them, what the host does, hand-overs.
 
@@ -118,7 +140,9 @@ def _timed(
     """
     operations = list(_operations(graph, label, found, passes, speed))
     here = 1 - hosted
-    layers = arch_leaf("layer_count")
+    started = graph.let(
+        f"layers_{label}", "1", f"plain layers that start the kernels of {label}", _plain_layers(arch), source=STARTS
+    )
     work = here * sp.Add(*(count * time for count, _, time in operations))
     bound = here * sp.Add(
         *(
@@ -132,7 +156,7 @@ def _timed(
     )
     eager = leaf.graph_launch * leaf.layer_seconds_graph + (1 - leaf.graph_launch) * leaf.layer_seconds_eager
     step = leaf.graph_launch * leaf.step_seconds_graph + (1 - leaf.graph_launch) * leaf.step_seconds_eager
-    starts = passes * (layers * here * maximum(own.layer_seconds, eager) + step)
+    starts = passes * (started * here * maximum(own.layer_seconds, eager) + step)
     launch = graph.let(f"launch_{label}", "s", f"time of {label} beside any work: a layer's starts, the engine's step",
                        (maximum(0, starts - work) if ahead else starts) + hops)  # fmt: skip
     return Work(

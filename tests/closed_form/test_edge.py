@@ -1,12 +1,14 @@
 """Devices of users against hand calculations: bytes a token, memory, power, battery, layers split or left to the host."""
 
+import json
 from functools import cache
 from itertools import pairwise
 
 import pytest
 
-from tokenmill import api
+from tokenmill import api, data
 from tokenmill.catalog import load_catalog
+from tokenmill.efficiency import chip_constant
 from tokenmill.reading import load_problem
 
 # Llama 3.1 8B: 32 layers, width 4096, 8 key/value heads of 128, vocabulary 128256, head of its own
@@ -113,6 +115,30 @@ def test_two_cards_hold_half_each_and_answer_no_faster():
     long = "input_tokens = 4096\ncontext = 8192"
     pair = predicted("rtx-4090", more=long, tables="[workload.layout]\npp = 2")["ttft"]["mean"]
     assert pair < 0.6 * predicted("rtx-4090", more=long)["ttft"]["mean"]
+
+
+def test_more_cards_than_chunks_in_flight_read_a_prompt_no_faster():
+    # sixteen chunks over n cards of which four work: (16 + 4 - 1) / (16 x 4) of one card's time, and a hand-over more a card
+    long = "input_tokens = 8192\ncontext = 8400"
+    four, eight = (
+        predicted("rtx-4090", more=long, tables=f"[workload.layout]\npp = {n}")["ttft"]["mean"] for n in (4, 8)
+    )
+    one = predicted("rtx-4090", more=long)["ttft"]["mean"]
+    assert four == pytest.approx(one * 19 / 64, rel=0.01)
+    assert eight == pytest.approx(four, abs=4 * 0.2e-3 + 1e-9)
+
+
+def test_mixing_of_residual_streams_starts_kernels_of_its_own(tmp_path):
+    # 43 layers x 20 rounds x (sum and division, along rows and columns, around attention and MLP) over 25 kernels of a plain layer
+    shipped = json.loads((data.path("catalog") / "architectures" / "deepseek-ai__DeepSeek-V4-Flash.json").read_text())
+    times = []
+    for rounds in (shipped["hc_sinkhorn_iters"], 0):
+        path = tmp_path / f"rounds-{rounds}.json"
+        path.write_text(json.dumps({**shipped, "hc_sinkhorn_iters": rounds}))
+        times.append(1 / predicted("apple-m3-ultra", model=str(path), weights="iq2_xxs")["tokens_per_second"])
+    layer = chip_constant(load_catalog(), "apple-m3-ultra", "device_layer", "").value
+    assert shipped["hc_sinkhorn_iters"] == 20
+    assert times[0] - times[1] == pytest.approx(43 * 20 * 8 / 25 * layer, rel=1e-6)
 
 
 def test_what_does_not_fit_names_memory_and_the_hosts_memory_cures_it():

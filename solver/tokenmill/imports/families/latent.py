@@ -147,8 +147,10 @@ def deepseek_v4(c: Config) -> Text:
     hashed = c.count("num_hash_layers", default=0, least=0)
     mixers = {ratio: _v4_mixer(c, ratio) for ratio in set(ratios)}
     learned, by_hash = _experts(c, True), _experts(c, False)
+    rounds = c.count("hc_sinkhorn_iters", default=20, least=0)
     blocks = [
-        Block(mixers[ratio], by_hash if i < hashed else learned, 2 * h + streams_cost) for i, ratio in enumerate(ratios)
+        Block(mixers[ratio], by_hash if i < hashed else learned, 2 * h + streams_cost, mixing_rounds=rounds)
+        for i, ratio in enumerate(ratios)
     ]
     other = h + streams * streams * h + streams + 1
     note = "multi-token-prediction modules are not counted" if c.get("num_nextn_predict_layers") else ""

@@ -11,12 +11,15 @@ from tokenmill_models.architecture import Indexer, LayerKind, Matrix, Mixer, Mlp
 
 @dataclass(frozen=True)
 class Block:
-    """One layer: its mixer, its MLP, the parameters of its norms; `parallel`: both read the same input, and their outputs are summed."""
+    """One layer: its mixer, its MLP, the parameters of its norms; `parallel`: both read the same input, and their outputs are summed;
+    `mixing_rounds`: of the matrix that mixes residual streams.
+    """
 
     mixer: Mixer
     mlp: Mlp
     norms: int
     parallel: bool = False
+    mixing_rounds: int = 0
 
 
 @dataclass(frozen=True)
@@ -235,6 +238,15 @@ def layer_kinds(blocks: Iterable[Block]) -> tuple[LayerKind, ...]:
         seen[base] = seen.get(base, 0) + 1
         name = base if seen[base] == 1 else f"{base}-{seen[base]}"
         kinds.append(
-            LayerKind(name, len(positions), tuple(positions), block.mixer, block.mlp, block.norms, block.parallel)
+            LayerKind(
+                name,
+                len(positions),
+                tuple(positions),
+                block.mixer,
+                block.mlp,
+                block.norms,
+                block.parallel,
+                block.mixing_rounds,
+            )
         )
     return tuple(kinds)
