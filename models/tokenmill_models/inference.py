@@ -42,6 +42,14 @@ HALVES = Source(
 LEAST_MFU = sp.Float("1e-9")
 # keeps a division by zero out of a model without an output head
 LEAST_SECONDS = constant("least_seconds", 1e-12, "s", "a time that is none")
+KERNELS = Source(
+    "count of kernels in vLLM 0.2, modules llama and bloom",
+    (
+        "norm, query-key-value, rotary, cache, attention, output, its sum over ranks; norm, gate and up, activation, down, its sum over ranks: 12",
+        "with biases on the two joined products four more: each is added, and the residual apart",
+    ),
+)
+PLAIN_KERNELS = 12
 RESOURCES = ("compute", "memory", "tensor", "expert", "pipeline", "launch")
 
 
@@ -96,7 +104,7 @@ def run_pass(
         f"launch_{label}",
         "s",
         f"launch and scheduling of {label}",
-        _launch(total, sp.Add(*shares.values())) + logits * leaf.sequence_seconds,
+        _launch(total, _starts(graph, arch, counts), sp.Add(*shares.values())) + logits * _of_sequence(),
         source=ENGINE,
     )
     counted = _model_flops(graph, label, arch, shape, logits)
@@ -127,12 +135,31 @@ def _layer(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -
     return layer(graph, label, kind, path, fullest(graph, label, kind, path, shape))
 
 
-def _launch(total: sp.Expr, busy: sp.Expr) -> sp.Expr:
+def _launch(total: sp.Expr, starts: sp.Expr, busy: sp.Expr) -> sp.Expr:
     """Time [s] of launches that the device waits for: in a graph the gaps between kernels; else the host runs ahead while the device is `busy`."""
     captured, eager = leaf.graph_launch, 1 - leaf.graph_launch
-    once = captured * leaf.step_seconds_graph + eager * leaf.step_seconds_eager
-    ahead = maximum(0, total * leaf.layer_seconds_eager - busy)
+    once = captured * leaf.step_seconds_graph + eager * leaf.host_pace * leaf.step_seconds_eager
+    ahead = maximum(0, leaf.host_pace * starts * leaf.layer_seconds_eager - busy)
     return once + captured * total * leaf.layer_seconds_graph + eager * ahead
+
+
+def _starts(graph: Graph, arch: Architecture, counts: list[sp.Symbol]) -> sp.Symbol:
+    """Define the launches of all layers [1], in layers of PLAIN_KERNELS: a bias after a joined product, and the sum that a norm then
+    does not take in, are kernels of their own.
+    """
+    kernels = [
+        PLAIN_KERNELS + 2 * sum(m.split == "row" and bool(m.bias) for m in (*kind.mixer.matrices, *kind.mlp.matrices))
+        for kind in arch.layers
+    ]
+    summed = sp.Add(*(count * k for count, k in zip(counts, kernels, strict=True)))
+    return graph.let(
+        "eager_layers", "1", "launches of all layers over those of a plain one", summed / PLAIN_KERNELS, source=KERNELS
+    )
+
+
+def _of_sequence() -> sp.Expr:
+    """Time [s] of the host for a sequence a step; constants of captured steps are of each engine's own hosts."""
+    return leaf.sequence_seconds * (leaf.graph_launch + (1 - leaf.graph_launch) * leaf.host_pace)
 
 
 def _sum(

@@ -128,6 +128,12 @@ def prefill_role(arch: Architecture, images: bool = False) -> Role:
         "time a mean prompt is being computed",
         prefill_steps(request.computed, leaf.chunk) * one.time,
     )
+    graph.let(
+        "prompt_sent",
+        "s",
+        "time to first token of a mean prompt that waits for no other",
+        occupied + leaf.request_seconds,
+    )
     service = graph.let("prompt_service", "s", "time a mean prompt keeps a stage", occupied / leaf.pp, source=DISTSERVE)
     ttft = _prompt_times(graph, request, one, occupied, service)
     rate = graph.let(

@@ -34,22 +34,28 @@ FIRST = (Constant("request", "s", 0.02, 1e-4, 0.3), Constant("stream", "step", 4
 
 @dataclass(frozen=True)
 class Task:
-    """Constants of an engine, the file and the metrics they are fitted on, in stages: each holds what the one before found."""
+    """Constants of an engine, the file and the metrics they are fitted on, in stages: each holds what the one before found.
+
+    `first`: a task of the same engine on another file, whose constants hold in this one.
+    """
 
     engine: str
     file: str
     stages: tuple[tuple[tuple[str, ...], tuple[Constant, ...]], ...]
+    first: Task | None = None
 
 
 EXPERT = Constant("expert_pace", "1", 1.0, 0.3, 3.0)
 TOKENS = (("tpot",), (STEP, LAYER, SEQUENCE, EXPERT))
+EARLY = Task(
+    "vllm 0.2", "splitwise_profiles",
+    ((("token",), (Constant("step_eager", "s", 1e-3, 1e-5, 2e-2), Constant("layer_eager", "s", 3e-4, 1e-5, 2e-3), SEQUENCE)),),
+)  # fmt: skip
 TASKS = (
     *(Task(engine, "inferencemax", (TOKENS, (("ttft",), FIRST))) for engine in ("vllm", "sglang", "trtllm", "trtllm 1.0")),
     Task("vllm 0.11", "energy_serving", ((("rate",), (STEP, LAYER, SEQUENCE, EXPERT)),)),
-    Task(
-        "vllm 0.2", "splitwise_profiles",
-        ((("token",), (Constant("step_eager", "s", 1e-3, 1e-5, 2e-2), Constant("layer_eager", "s", 3e-4, 1e-5, 2e-3), SEQUENCE)),),
-    ),
+    EARLY,
+    Task("vllm 0.2", "splitwise_prompts", ((("prompt",), (FIRST[0],)),), EARLY),
 )  # fmt: skip
 
 
@@ -116,7 +122,8 @@ def _fit(task: Task, rows: Sequence[Row], part: NDArray[np.bool_]) -> dict[str, 
     """Return the constants fitted on the rows of `part`, groups alike."""
     from scipy.optimize import least_squares
 
-    found: dict[str, float] = {}
+    found = _held(task, part, rows)
+    known = set(found)
     groups = [row.case.group for row in rows]
     size = {group: sum(p for g, p in zip(groups, part, strict=True) if g == group) for group in groups}
     weight = np.array([3 / np.sqrt(size[group] or 1) for group in groups])[part, None]
@@ -128,7 +135,16 @@ def _fit(task: Task, rows: Sequence[Row], part: NDArray[np.bool_]) -> dict[str, 
             stage.misses, start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD, diff_step=1e-2, max_nfev=15
         )
         found |= stage.named(result.x)
-    return found
+    return {name: value for name, value in found.items() if name not in known}
+
+
+def _held(task: Task, part: NDArray[np.bool_], rows: Sequence[Row]) -> dict[str, float]:
+    """Return the constants of the task before, fitted on its rows of the same groups."""
+    if task.first is None:
+        return {}
+    groups = {row.case.group for row, inside in zip(rows, part, strict=True) if inside}
+    before = _rows(task.first)
+    return _fit(task.first, before, np.array([row.case.group in groups for row in before]))
 
 
 @dataclass(frozen=True)

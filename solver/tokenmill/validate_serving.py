@@ -50,7 +50,7 @@ METRICS = {
     "rate_chip": Metric("tokens_per_second_per_chip", ("batch", "moved_plain"), _over),
     "power": Metric("power_per_chip", ("replica_chips",), lambda chips: 1.0),
     "token": Metric("T_plain", ("moved_plain",), _same),
-    "prompt": Metric("prompt_time", ("flop_prompt",), _same),
+    "prompt": Metric("prompt_sent", ("flop_prompt",), _same),
     "layer_decode": Metric("time_plain_0", ("moved_plain_0",), _same),
     "layer_prompt": Metric("time_prompt_0", ("flop_prompt_0",), _same),
     "products": Metric("matmul_plain_0", ("matmul_flop_plain_0",), _same),

@@ -13,6 +13,7 @@ from tokenmill.catalog import Catalog, Chip, System
 from tokenmill.catalog_stores import STORE
 from tokenmill.efficiency import GENERIC, chip_constant, engine_figure, engine_version, kernel_constants
 from tokenmill.errors import CatalogError
+from tokenmill.hosts import host_pace
 from tokenmill.problem import Assume, Lengths, Workload
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.symbols import Quantity
@@ -283,6 +284,9 @@ def _system(binder: Binder, path: str) -> Leaf:
         if binder.assume.efficiency == "ideal":
             return Leaf(1.0, IDEAL, "input")
         figure = binder.catalog.fabric_share(binder.system.id)
+        return Leaf(figure.value, figure.source, figure.evidence)
+    if path == "host_pace":
+        figure = host_pace(binder.system.host_cpu)
         return Leaf(figure.value, figure.source, figure.evidence)
     value = getattr(binder.system, path, None)
     return ABSENT if value is None else Leaf(float(value), binder.system.source, "datasheet")
