@@ -25,7 +25,8 @@ from tokenmill_models import training_leaves as leaf
 
 FOLDS = ("even", "odd")
 FIGURE = "memory.total"
-FIGURES = (FIGURE, "memory.weights", "memory.gradients", "memory.optimizer")
+ALLOCATED, RESERVED = "memory.allocated", "memory.reserved"
+FIGURES = (FIGURE, ALLOCATED, RESERVED, "memory.weights", "memory.gradients", "memory.optimizer")
 SOURCE = "fitted on measured/training/finetune_memory.csv"
 SYMBOLS = {
     "saved_share": leaf.saved_share.name, "loss_bytes": leaf.loss_bytes.name, "kept_inputs": leaf.kept_inputs.name,

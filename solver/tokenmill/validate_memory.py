@@ -15,7 +15,18 @@ from typing import Any
 import numpy as np
 
 from tokenmill import data
-from tokenmill.calibration_memory import FIGURE, FIGURES, FOLDS, LEAST_ROWS, Measured, fold_table, given, residual_class
+from tokenmill.calibration_memory import (
+    ALLOCATED,
+    FIGURE,
+    FIGURES,
+    FOLDS,
+    LEAST_ROWS,
+    RESERVED,
+    Measured,
+    fold_table,
+    given,
+    residual_class,
+)
 from tokenmill.validate import Evaluation, Outcome, fitted_half, log_quantiles
 from tokenmill.validate_cases import Case, Prediction, Predictor, engine_of, stage_of
 from tokenmill.validate_training import GIB, TOKENS, LeftOut, Row, load_file, read_rows
@@ -229,8 +240,16 @@ def _outcomes(pair: Pair, predicted: Prediction) -> list[Outcome]:
             )
         )
     if np.isfinite(row.capacity):
-        found.append(Outcome(tool, "fits", case.group, 0.0, None, fits=(row.fits, total <= row.capacity)))
+        found.append(Outcome(tool, "fits", case.group, 0.0, None, fits=(row.fits, needed(predicted) <= row.capacity)))
     return found
+
+
+def needed(predicted: Prediction) -> float:
+    """Return the least memory that a run gets by with [B]: an allocator that runs short gives back what it holds beyond its tensors
+    and tries again (PyTorch documentation, memory management).
+    """
+    held = predicted.figures
+    return held[ALLOCATED] + held[FIGURE] - held[RESERVED]
 
 
 def interval(pair: Pair, total: float) -> tuple[float, float] | None:

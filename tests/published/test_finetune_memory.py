@@ -33,6 +33,8 @@ def test_peak_memory_is_predicted(evaluation: Evaluation) -> None:
     assert one.median_error < 0.6 * one.baseline_median_error
     assert one.coverage_80 is not None
     assert 0.75 <= one.coverage_80 <= 0.85
+    assert one.half_width is not None
+    assert one.half_width <= 0.16  # twice the median error, 13.4%, is the aim
 
 
 def test_what_fits_is_told(evaluation: Evaluation) -> None:
@@ -40,7 +42,7 @@ def test_what_fits_is_told(evaluation: Evaluation) -> None:
     assert one.false_fit is not None
     assert one.false_fit <= 0.23  # two of nine; 20% is the aim
     assert one.false_no_fit is not None
-    assert one.false_no_fit <= 0.045  # 2% is the aim
+    assert one.false_no_fit <= 0.025  # five of 227; 2% is the aim
 
 
 def test_every_row_is_used_or_has_a_reason(evaluation: Evaluation) -> None:
