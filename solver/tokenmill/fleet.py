@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenmill import data
 from tokenmill.errors import Mistake, ProblemError
+from tokenmill.fleet_power import with_base
 from tokenmill.fleet_spares import with_spares
 from tokenmill.fleet_starts import begun, due
 from tokenmill.problem import Problem, Robust, Workload
@@ -80,7 +81,7 @@ def adapt(problem: Problem, found: Any) -> None:
             if least < most:
                 found.elastic[name] = least / most
     found.searched = [
-        with_spares(problem, slower(_spread(problem, searched, found.offers), robust.times), found.offers)
+        with_spares(problem, slower(_spread(problem, with_base(searched), found.offers), robust.times), found.offers)
         for searched in found.searched
     ]
 

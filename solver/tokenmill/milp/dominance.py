@@ -7,13 +7,14 @@ as good without it, whatever is bought, packed or limited.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import isfinite
+from math import ceil, inf, isfinite
 
 from tokenmill.candidates.columns import Column, OperatingPoint
 from tokenmill.offers import Offer
 from tokenmill.problem import Problem
 
 READ_POWER = ("power", "energy", "carbon")
+ROUNDING = 1e-12
 
 
 def power_is_tight(problem: Problem) -> bool:
@@ -38,7 +39,7 @@ def useful_points(column: Column, problem: Problem, offers: Sequence[Offer], tig
         others = [q for q in range(len(column.points)) if q != p and (q in kept or q > p)]
         read = power_is_read(problem, offers)
         if any(point.rate) and not any(
-            _carries(column.points[q], point, 1, column.power_idle, column.power_idle, read, tight)
+            _carries(column.points[q], point, column.power_idle, read, tight)
             and not (q > p and _same(column.points[q], point))
             for q in others
         ):
@@ -50,20 +51,16 @@ def _same(one: OperatingPoint, other: OperatingPoint) -> bool:
     return one.rate == other.rate and one.power_loaded == other.power_loaded
 
 
-def _carries(
-    one: OperatingPoint, other: OperatingPoint, k: int, idle: float, other_idle: float, read: bool, tight: bool,
-    freed: float = 0.0,
-) -> bool:  # fmt: skip
-    """Tell whether k replicas at a point carry what one at another does, at no more energy (and, if tight, power).
-
-    `freed`: W that chips draw which are free again.
-    """
-    if any(k * a < b for a, b in zip(one.rate, other.rate, strict=True)):
+def _carries(one: OperatingPoint, other: OperatingPoint, idle: float, read: bool, tight: bool) -> bool:
+    """Tell whether a column carries at one of its points what it does at another, at no more energy (and, if tight, power)."""
+    if any(a < b for a, b in zip(one.rate, other.rate, strict=True)):
         return False
-    extra, others = one.power_loaded - idle, other.power_loaded - other_idle
-    if read and any(extra / a > others / b for a, b in zip(one.rate, other.rate, strict=True) if b > 0.0):
+    extra, others = one.power_loaded - idle, other.power_loaded - idle
+    if read and any(
+        extra / a > others / b * (1.0 + ROUNDING) for a, b in zip(one.rate, other.rate, strict=True) if b > 0.0
+    ):
         return False
-    return not tight or k * one.power_loaded + freed <= other.power_loaded
+    return not tight or one.power_loaded <= other.power_loaded
 
 
 def dominated(columns: Sequence[Column], problem: Problem, offers: Sequence[Offer]) -> frozenset[int]:
@@ -130,12 +127,42 @@ def _replaces(
     one: Column, other: Column, points: Sequence[OperatingPoint], others: Sequence[OperatingPoint], k: int,
     here: Sequence[Offer], problem: Problem, offers: Sequence[Offer],
 ) -> bool:  # fmt: skip
-    """Tell whether k replicas of a column do all that one of another does, at no more power."""
+    r"""Tell whether at most k replicas of a column do all that one of another does, at no more power at any load.
+
+    Carrying :math:`\lambda \le 1` of the other's rate takes :math:`j = \lceil \lambda \rho \rceil` replicas, at most
+    :math:`j p^{idle} + \lambda \delta` beyond chips that stay idle, against :math:`p^{idle}_{other}`: checked at both ends of every j.
+
+    | symbol | meaning | unit |
+    |---|---|---|
+    | rho | replicas that carry what one of the other does at its full rate | 1 |
+    | delta | draw at that load beyond idle, less the other's | W |
+    """
     read, tight = power_is_read(problem, offers), power_is_tight(problem)
     idle = [offer.chip_idle for offer in here] or [0.0]
-    freed = other.chips * max(idle) - k * one.chips * min(idle)
-    if read and k * one.power_idle + freed > other.power_idle:
-        return False
+
+    def freed(replicas: int) -> float:
+        return other.chips * max(idle) - replicas * one.chips * min(idle)
+
+    rho, delta = 0.0, -inf
+    for b in others:
+        fits = [(part, a) for a in points if (part := _replicas(a, b)) <= k]
+        if tight:
+            fits = [(n, a) for n, a in fits if ceil(n) * a.power_loaded + freed(ceil(n)) <= b.power_loaded]
+        if not fits:
+            return False
+        part, a = min(
+            fits, key=lambda fit: (fit[0] * (fit[1].power_loaded - one.power_idle), fit[0]) if read else fit[:1]
+        )
+        rho = max(rho, part)
+        delta = max(delta, part * (a.power_loaded - one.power_idle) - (b.power_loaded - other.power_idle))
+    if not read or rho <= 0.0:
+        return True
     return all(
-        any(_carries(a, b, k, one.power_idle, other.power_idle, read, tight, freed) for a in points) for b in others
+        j * one.power_idle + freed(j) + max(delta * min(1.0, j / rho), delta * (j - 1) / rho) <= other.power_idle
+        for j in range(1, ceil(rho) + 1)
     )
+
+
+def _replicas(one: OperatingPoint, other: OperatingPoint) -> float:
+    """Return the replicas at a point that carry what one does at another."""
+    return max((b / a if a > 0.0 else inf for a, b in zip(one.rate, other.rate, strict=True) if b > 0.0), default=0.0)
