@@ -17,8 +17,8 @@ ORIGINS = {
     "input.engine.kv_memory": 0.0, "input.engine.reserved_tokens": 0.0, "input.engine.graph": 1.0, "input.engine.two_batches": 0.0, "input.engine.transfer_by_layer": 0.0, "system.chips": 8.0, "chip.ranks": 1.0, "assume.mfu": 0.0, "chip.peak[mfu_peak]": 1e15, "chip.tdp": 700.0, "chip.idle_power": 100.0,
     "axis.speculative": 0.0, "input.engine.speculative.gamma": 4.0, "input.engine.speculative.acceptance": 0.75, "draft.parameters": 1.2e9, "draft.layers": 16.0, "draft.kv_elements": 16384.0,
     "system.host_pace": 1.0, "engine.step_graph": 0.0, "engine.step_eager": 2e-3, "engine.layer_graph": 0.0, "engine.layer_eager": 2e-4,
-    "engine.request": 0.0, "engine.stream": 0.0, "engine.sequence": 0.0, "engine.kernel_share": 1.0, "engine.expert_pace": 1.0, "engine.power_base": 0.0, "engine.reserve": 1e9, "engine.outside": 1e9, "engine.block": 16.0, "engine.logit_rows": 16.0, "engine.logit_width": 32.0,
-    "engine.power_compute": 1.2, "engine.power_memory": 0.9,
+    "engine.request": 0.0, "engine.stream": 0.0, "engine.sequence": 0.0, "engine.kernel_share": 1.0, "engine.expert_pace": 1.0, "chip.power_base": 0.0, "chip.power_pipes": 0.0, "engine.reserve": 1e9, "engine.outside": 1e9, "engine.block": 16.0, "engine.logit_rows": 16.0, "engine.logit_width": 32.0,
+    "chip.power_compute": 1.2, "chip.power_memory": 0.9,
 }  # fmt: skip
 _COMPILED: dict[int, Compiled] = {}
 _KEPT: list[Graph] = []

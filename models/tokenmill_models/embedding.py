@@ -21,7 +21,7 @@ from tokenmill_models.inference_memory import define_memory, sequence_bytes
 from tokenmill_models.operations_parts import ZERO, arch_leaf
 from tokenmill_models.queueing import ONE_PERCENTILE, RHO_STATED
 from tokenmill_models.roofline import FLOP_PER_MAC, M
-from tokenmill_models.serving_figures import Average, define_figures, define_shares, flat, layout_rules
+from tokenmill_models.serving_figures import alone, define_figures, define_shares, flat, layout_rules
 from tokenmill_models.serving_load import combine
 from tokenmill_models.serving_mixed import NORMAL
 from tokenmill_models.stage import Demand, Role, Route, Rule, StageModel, register_stage
@@ -109,7 +109,7 @@ def _figures(graph: Graph, arch: Architecture, read: Reading) -> tuple[dict[str,
         allocated=graph.let("texts_allocated", "B", "memory of tensors", tensors),
         total=graph.let("texts_memory", "B", "memory of the fullest rank", tensors + memory.reserve + leaf.outside),
     )
-    figures = define_figures(graph, _mean(read.one), read.rate * leaf.input_tokens, memory)
+    figures = define_figures(graph, alone(read.one), read.rate * leaf.input_tokens, memory)
     figures = {name: symbol for name, symbol in figures.items() if name not in ("kv_tokens", "max_batch")}
     figures |= {
         "texts_per_second": read.rate,
@@ -153,13 +153,9 @@ def serving_texts(arch: Architecture) -> Role:
         *(Rule(f"latency.{word}", symbol, own.LIMITS[word], "limit", f"{word} of a request's time within its limit", "s", f"slo.latency.{word}")
           for word, symbol in times.items()),
     )  # fmt: skip
-    shares = define_shares(graph, _mean(read.one))
+    shares = define_shares(graph, alone(read.one))
     role = Role("embed", "pool", own.text_axes(arch), graph, rules, GROUPS, ports, figures, shares)
     return rewritten(role, own.UNUSED)
-
-
-def _mean(one: Pass) -> Average:
-    return Average(one.time, one.flops, one.model_flops, one.bytes, one.shares)
 
 
 def _times(graph: Graph, read: Reading) -> dict[str, sp.Symbol]:
@@ -211,7 +207,7 @@ def running_texts(arch: Architecture) -> Role:
         Rule("filled", leaf.batch * own.replicas, own.all_texts, "at_most", "there are texts for all replicas", cure="layout.replicas"),
     )  # fmt: skip
     axes = (*own.text_axes(arch), own.REPLICAS)
-    role = Role("corpus", "run", axes, graph, rules, GROUPS, ports, figures, define_shares(graph, _mean(read.one)))
+    role = Role("corpus", "run", axes, graph, rules, GROUPS, ports, figures, define_shares(graph, alone(read.one)))
     return rewritten(role, own.UNUSED | own.IN_RUN | {leaf.arrival_cv: sp.Integer(1), own.texts: sp.Integer(1)})
 
 

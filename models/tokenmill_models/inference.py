@@ -13,8 +13,9 @@ import sympy as sp
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture, LayerKind
 from tokenmill_models.collectives import all_to_all, crossing_share, engine_all_reduce, gather, group_leaves, send
+from tokenmill_models.energy import DRAW
 from tokenmill_models.formula import Graph, Source, maximum, minimum
-from tokenmill_models.inference_experts import fullest
+from tokenmill_models.inference_experts import fullest, spare_share
 from tokenmill_models.operations import LayerWork, Operation, Shape, head, layer
 from tokenmill_models.operations_attention import keys_seen
 from tokenmill_models.operations_parts import arch_leaf
@@ -55,8 +56,9 @@ RESOURCES = ("compute", "memory", "tensor", "expert", "pipeline", "launch")
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass: `time` [s] of a group through all stages; `flops` executed, `model_flops` counted [FLOP] and `bytes` [B] a
-    rank; `shares`: resource to seconds, which sum to the time.
+    """One pass: `time` [s] of a group through all stages; `flops` executed, `model_flops` counted [FLOP] and `bytes` [B] of the
+    fullest rank, of which the mean rank does without `spare`; `shares`: resource to seconds, which sum to the time; `pipes` [s]:
+    time in which matrix units are fed.
     """
 
     time: sp.Symbol
@@ -64,6 +66,8 @@ class Pass:
     model_flops: sp.Symbol
     bytes: sp.Symbol
     shares: dict[str, sp.Symbol]
+    spare: sp.Symbol
+    pipes: sp.Symbol
 
 
 def decode_shape(tokens: sp.Expr, keys: sp.Expr, sequences: sp.Expr | None = None) -> Shape:
@@ -109,12 +113,36 @@ def run_pass(
     )
     counted = _model_flops(graph, label, arch, shape, logits)
     shares = _laid_down(graph, label, shares, counted)
+    every = [*zip((count * uneven for count in counts), layers, strict=True), (sp.Integer(1), last)]
     return Pass(
         time=graph.let(f"T_{label}", "s", f"time of {label}", sp.Add(*shares.values())),
         flops=_sum(graph, f"flop_{label}", "FLOP", f"work a rank executes in {label}", layers, counts, last, "flops"),
         model_flops=counted,
         bytes=_sum(graph, f"moved_{label}", "B", f"memory traffic of a rank in {label}", layers, counts, last, "bytes"),
         shares=shares,
+        spare=_spare(graph, label, arch, counts, layers, shape),
+        pipes=graph.let(
+            f"pipes_{label}", "s", f"time of {label} in which matrix units are fed",
+            sp.Add(*(k * sp.Add(*map(_fed, work.operations.values())) for k, work in every)), source=DRAW,
+        ),
+    )  # fmt: skip
+
+
+def _spare(
+    graph: Graph, label: str, arch: Architecture, counts: list[sp.Symbol], layers: list[LayerWork], shape: Shape
+) -> sp.Symbol:
+    """Define the weights of experts [B] that the fullest rank reads in a pass beyond those of the mean rank."""
+    terms = []
+    for i, kind in enumerate(arch.layers):
+        if kind.mlp.expert:
+            full = fullest(graph, f"{label}_{i}", kind, f"layers.{i}", shape)
+            read = sp.Add(*(one.weights for one in layers[i].operations.values() if one.kind == "expert"))
+            terms.append(counts[i] * read * spare_share(graph, f"{label}_{i}", f"layers.{i}", full))
+    return graph.let(
+        f"spare_{label}",
+        "B",
+        f"weights of experts that the fullest rank of {label} reads beyond the mean",
+        sp.Add(*terms),
     )
 
 
@@ -218,6 +246,11 @@ def _compute_bound(one: Operation) -> sp.Expr:
         return sp.Integer(0)
     bound = sp.Ge(one.compute, memory_time(one.name), evaluate=False)
     return sp.Piecewise((_pace(one) * one.compute, bound), (0, True), evaluate=False)
+
+
+def _fed(one: Operation) -> sp.Expr:
+    """Time [s] in which an operation feeds the matrix units: bound by compute; of attention all, since its tiles are padded."""
+    return _in_engine(one) if one.kind == "attention" else _compute_bound(one)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,15 @@ def largest_of(n: sp.Expr) -> sp.Expr:
     return sp.Piecewise((value, n > 1), (0, True))
 
 
+def spare_share(graph: Graph, label: str, path: str, shape: Shape) -> sp.Expr:
+    """Return the share of the experts that the fullest rank of a layer reads, and the mean rank does not [1].
+
+    `shape`: what `fullest` returned for the layer.
+    """
+    hit = next(symbol for symbol in graph.formulas if symbol.name == f"hit_{label}")
+    return 1 - arch_leaf(f"{path}.mlp.experts") / shape.e * hit / shape.touched
+
+
 def fullest(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -> Shape:
     """Return the load of a layer with the experts that its fullest rank reads, and the pairs that it computes."""
     if not kind.mlp.expert:

@@ -23,7 +23,7 @@ from tokenmill_models.operations_parts import arch_leaf
 from tokenmill_models.rl_lengths import define_slices
 from tokenmill_models.roofline import M
 from tokenmill_models.serving_axes import pool_axes
-from tokenmill_models.serving_figures import Average, define_figures, define_shares, layout_rules
+from tokenmill_models.serving_figures import alone, define_figures, define_shares, layout_rules
 from tokenmill_models.speculation import CODES
 from tokenmill_models.stage import Axis, Group, Role, Rule
 
@@ -77,9 +77,7 @@ def rollout_role(arch: Architecture) -> Role:
         **idle_and_limit(graph, ranks),
     }
     written = own.ANSWER.mean * writing.mine
-    mean = Average(
-        writing.full.time, writing.full.flops, writing.full.model_flops, writing.full.bytes, writing.full.shares
-    )
+    mean = alone(writing.full)
     figures = define_figures(graph, mean, written / latency, writing.memory)
     figures.pop("power_idle")
     figures |= {
@@ -219,7 +217,7 @@ def reward_role(arch: Architecture) -> Role:
     ranks = graph.let("rl_pool_ranks", "1", "ranks of all replicas", leaf.ranks * own.replicas)
     rate = leaf.groups * step / read.time * own.replicas
     time = graph.let("rl_reward_time", "s", "time to score the answers of a step", own.answers * own.length / rate)
-    mean = Average(read.time, read.flops, read.model_flops, read.bytes, read.shares)
+    mean = alone(read)
     figures = define_figures(graph, mean, rate / own.replicas, memory)
     figures.pop("power_idle")
     figures |= {"step_time": read.time, "scoring_time": time}

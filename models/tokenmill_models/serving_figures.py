@@ -14,7 +14,7 @@ from tokenmill_models.formula import Graph
 from tokenmill_models.inference import Pass, uses
 from tokenmill_models.inference_memory import Memory
 from tokenmill_models.operations_parts import arch_leaf
-from tokenmill_models.roofline import M
+from tokenmill_models.roofline import M, W
 from tokenmill_models.serving_load import Request
 from tokenmill_models.stage import Rule
 from tokenmill_models.symbols import declare
@@ -36,13 +36,22 @@ SLO = {
 
 @dataclass(frozen=True)
 class Average:
-    """A mean step: `time` [s], and per rank `flops`, `model_flops` [FLOP], `bytes` [B]; `shares` [s] of the time by resource."""
+    """A mean step: `time` [s], and per rank `flops`, `model_flops` [FLOP], `bytes` [B]; `shares` [s] of the time by resource;
+    `spare` [B], `pipes` [s] as of a pass.
+    """
 
     time: sp.Expr
     flops: sp.Expr
     model_flops: sp.Expr
     bytes: sp.Expr
     shares: Mapping[str, sp.Expr]
+    spare: sp.Expr
+    pipes: sp.Expr
+
+
+def alone(one: Pass, busy: sp.Expr | int = 1) -> Average:
+    """Return the mean step of a load whose steps are all alike, run a share `busy` of the time [1]."""
+    return Average(one.time / busy, one.flops, one.model_flops, one.bytes, one.shares, one.spare, one.pipes)
 
 
 def average(share: sp.Expr, full: Pass, plain: Pass) -> Average:
@@ -54,6 +63,7 @@ def average(share: sp.Expr, full: Pass, plain: Pass) -> Average:
     return Average(
         mix(full.time, plain.time), mix(full.flops, plain.flops), mix(full.model_flops, plain.model_flops),
         mix(full.bytes, plain.bytes), {name: mix(full.shares[name], plain.shares[name]) for name in full.shares},
+        mix(full.spare, plain.spare), mix(full.pipes, plain.pipes),
     )  # fmt: skip
 
 
@@ -70,7 +80,8 @@ def define_figures(
     `busy`: share of the time that the pool works [1]. mfu and hfu count against the dense 16-bit peak, or that of the precision which the file names; power is of the devices alone, without host or facility.
     """
     compute, mbu = uses(graph, mean.time, mean.flops, mean.bytes)
-    one, loaded, rest = define_power(graph, compute, mbu, leaf.ranks, busy)
+    traffic = mbu - mean.spare / (mean.time * W)
+    one, loaded, rest = define_power(graph, compute, traffic, leaf.ranks, busy, mean.pipes / mean.time)
     rate = graph.let("tokens_per_second", "1/s", "tokens a second of a replica", tokens_per_second)
     chips = graph.let("replica_chips", "1", "chips of a replica", leaf.ranks / leaf.ranks_a_chip)
     mfu = graph.let("mfu", "1", "counted work over peak", mean.model_flops / (mean.time * leaf.mfu_peak))

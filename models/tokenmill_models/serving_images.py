@@ -83,6 +83,7 @@ def with_images(graph: Graph, arch: Architecture, one: Pass, label: str, carried
         bytes=graph.let(f"moved_seen_{label}", "B", f"memory traffic of {label} with its images", one.bytes + count * moved / leaf.tp),
         shares={**one.shares, "compute": graph.let(
             f"compute_seen_{label}", "s", f"time of {label} by compute with its images", one.shares["compute"] + leaf.pp * count * time)},
+        pipes=graph.let(f"pipes_seen_{label}", "s", f"time of {label} in which matrix units are fed, with its images", one.pipes + leaf.pp * count * time),
     )  # fmt: skip
 
 

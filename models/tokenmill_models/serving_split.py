@@ -17,7 +17,7 @@ from tokenmill_models.serving_axes import pool_axes
 from tokenmill_models.serving_bills import answers_alone, token_shares
 from tokenmill_models.serving_figures import (
     SLO,
-    Average,
+    alone,
     define_figures,
     define_shares,
     flat,
@@ -69,7 +69,7 @@ def decode_role(arch: Architecture) -> Role:
         "rate", "1/s", "requests a second that a replica sustains",
         request.active_groups * request.group_batch / (request.steps * step),
     )  # fmt: skip
-    mean = Average(plain.time, plain.flops, plain.model_flops, plain.bytes, plain.shares)
+    mean = alone(plain)
     figures = define_figures(graph, mean, rate * leaf.output_tokens, memory)
     ports = pool_ports(graph, request, rate, figures)
     figures |= (
@@ -165,7 +165,7 @@ def _assemble_prefill(
 ) -> Role:  # fmt: skip
     busy = leaf.utilisation
     # A pass carries its work through all stages; while it works, each stage has a pass of its own.
-    mean = Average(one.time / busy, one.flops, one.model_flops, one.bytes, one.shares)
+    mean = alone(one, busy)
     figures = define_figures(graph, mean, rate * leaf.input_tokens, memory, busy)
     kv = graph.let(
         "kv_request", "B", "KV bytes of a request's prompt, taken once from the ranks that share it",

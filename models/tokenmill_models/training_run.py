@@ -159,7 +159,7 @@ def _figures(
     chips = leaf.ranks / leaf.ranks_a_chip
     use = step.flops / (step.time * F)
     mbu = graph.let("mbu_train", "1", "memory traffic over time times bandwidth", step.bytes / (step.time * W))
-    one, loaded, idle = define_power(graph, use, mbu, ranks)
+    one, loaded, idle = define_power(graph, use, mbu, ranks, pipes=step.shares["compute"] / step.time)
     useful = graph.let("trained_tokens", "1", "tokens that the run trains on", job.useful)
     figures = {
         "step_time": step.time,

@@ -12,7 +12,8 @@ from tokenmill.calibration_fit import write_constants
 from tokenmill.calibration_kernels import fit_kernels
 from tokenmill.calibration_links import calibrate_links
 from tokenmill.calibration_memory import calibrate_memory
-from tokenmill.calibration_serving import calibrate_serving
+from tokenmill.calibration_power import calibrate_power
+from tokenmill.calibration_serving import RESIDUALS, calibrate_serving, write_residuals
 from tokenmill.calibration_training import calibrate_training
 from tokenmill.catalog import load_catalog
 from tokenmill.measured_runs import read_runs
@@ -41,6 +42,7 @@ def calibrate(into: Path | None = None, own: Path | None = None) -> dict[str, An
     trained = calibrate_training(folder)
     memory = calibrate_memory(folder)
     devices = calibrate_devices(folder)
-    engines = calibrate_serving(folder)
+    engines = calibrate_serving(folder) | calibrate_power(folder)
+    engines[RESIDUALS] = write_residuals(folder / RESIDUALS)
     single = {"kernels.csv": len(kernels), "experts.csv": len(experts)}
     return {"tables": {**single, **links, **trained, **memory, **devices, **engines}, "folder": str(folder)}

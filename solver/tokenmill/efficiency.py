@@ -18,8 +18,10 @@ from tokenmill.lending import CLOCKED, lent_share
 GENERIC = "generic"
 ENGINE = ""
 """The chip of a fitted constant that belongs to frameworks of the generic class, whatever the chip."""
-TABLES = ("kernels.csv", "experts.csv", "links.csv", "training.csv", "memory.csv", "devices.csv")
-"""Fitted constants below catalog/efficiency: of single kernels, of grouped products of experts, of exchanges, of training over single kernels, of what frameworks hold of memory, of devices of users."""
+TABLES = ("kernels.csv", "experts.csv", "links.csv", "training.csv", "memory.csv", "devices.csv", "power.csv")
+"""Fitted constants below catalog/efficiency: of single kernels, of grouped products of experts, of exchanges, of training over single kernels, of what frameworks hold of memory, of devices of users, of the draw of chips."""
+DRAW = "power_"
+"""How constants of the draw of chips begin: they hold at ideal speeds too."""
 ACHIEVED = {"ring_share": "all_gather", "exchange_share": "alltoall"}
 """Shares of a link, and the collective whose achieved bandwidth stands for them where neither a chip nor a relative was fitted."""
 OF_LINKS = ("ring_", "switch_", "exchange_", "own_")

@@ -21,6 +21,7 @@ from tokenmill.validate import Compared, Evaluation, Outcome, fitted_half
 from tokenmill.validate_cases import Batch, Prediction, Predictor
 from tokenmill.validate_serving_pairs import compared, loaded
 from tokenmill.validate_serving_rows import Row, measured, read_rows
+from tokenmill_models.energy import WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ METRICS = {
 """Metrics of serving rows; of the baseline: constant bandwidth for answers, constant compute for prompts, one power a chip."""
 HALVES = ("engines_half_a.csv", "engines_half_b.csv")
 """Constants of engines fitted on one half of the groups alone: each predicts the rows of the other half."""
+POWER_HALVES = ("power_half_a.csv", "power_half_b.csv")
+"""Constants of the draw of chips fitted on either half, by chip."""
 FOLDS = ("half_a", "half_b")
 PACED = ("inferencemax",)
 """Files of closed loops over many loads, whose chips and layouts are ranked at one pace of the users."""
@@ -99,21 +102,30 @@ def predictors(name: str) -> tuple[tuple[tuple[Row, ...], Predictor], ...]:
 
 @cache
 def half_table(name: str) -> Mapping[tuple[str, str], float]:
-    """Return the constants of a table of one half by engine and symbol."""
-    file = data.path("catalog") / "efficiency" / name
-    if not file.exists():
-        return {}
-    with file.open(encoding="utf-8", newline="") as text:
-        return {(r["chip"], f"engine_{r['constant']}"): float(r["value"]) for r in csv.DictReader(text)}
+    """Return the constants of a table of one half by engine and symbol, and those of the draw of chips by chip and symbol."""
+    power = dict(zip(HALVES, POWER_HALVES, strict=True))
+    found: dict[tuple[str, str], float] = {}
+    for file in (name, power[name]):
+        path = data.path("catalog") / "efficiency" / file
+        if path.exists():
+            with path.open(encoding="utf-8", newline="") as text:
+                found |= {(r["chip"], _symbol(r["constant"])): float(r["value"]) for r in csv.DictReader(text)}
+    return found
+
+
+def _symbol(constant: str) -> str:
+    return str(WEIGHTS[constant].name) if constant in WEIGHTS else f"engine_{constant}"
 
 
 def leaves_of(rows: tuple[Row, ...], batch: Batch, table: Mapping[tuple[str, str], float]) -> dict[str, Any]:
-    """Return the leaves of a batch's engines as arrays over its layouts, those of `table` in place of the catalogue's."""
+    """Return the leaves of a batch's engines and chip as arrays over its layouts, those of `table` in place of the catalogue's."""
     engines = [_engine(rows[int(case)]) for case in batch.cases]
+    draws = {weight.name for weight in WEIGHTS.values()}
     found: dict[str, Any] = {}
     for symbol in {symbol for _, symbol in table} & set(batch.values):
         known = np.broadcast_to(np.asarray(batch.values[symbol], float), batch.cases.shape)
-        found[symbol] = np.array([table.get((e, symbol), float(own)) for e, own in zip(engines, known, strict=True)])
+        keys = [batch.chip] * len(engines) if symbol in draws else engines
+        found[symbol] = np.array([table.get((key, symbol), float(own)) for key, own in zip(keys, known, strict=True)])
     return found
 
 

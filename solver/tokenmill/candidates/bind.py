@@ -11,7 +11,7 @@ from zlib import crc32
 
 from tokenmill.catalog import Catalog, Chip, System
 from tokenmill.catalog_stores import STORE
-from tokenmill.efficiency import GENERIC, chip_constant, engine_figure, engine_version, kernel_constants
+from tokenmill.efficiency import DRAW, GENERIC, chip_constant, engine_figure, engine_version, kernel_constants
 from tokenmill.errors import CatalogError
 from tokenmill.hosts import host_pace
 from tokenmill.problem import Assume, Lengths, Workload
@@ -168,7 +168,7 @@ def _chip(binder: Binder, path: str) -> Leaf:
     chip, catalog = binder.chip, binder.catalog
     name, word = _indexed(binder, path)
     if name in kernel_constants():
-        if binder.assume.efficiency == "ideal":
+        if binder.assume.efficiency == "ideal" and not name.startswith(DRAW):
             return Leaf(1.0 if name.endswith("share") else 0.0, IDEAL, "input")
         word = word or str(binder.words.get("compute", ""))
         figure = chip_constant(catalog, chip.id, name, catalog.precision(word).compute if word else "")
