@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from math import ceil, exp
@@ -47,7 +47,11 @@ class Standing:
 
 
 def replay(plan: Plan, name: str, trace: Trace, options: Options, base: Path | None) -> Served:
-    """Replay a trace over the serving pools of a workload: mixed pools, or prefill pools and then decode pools."""
+    """Replay a trace over the serving pools of a workload: mixed pools, or prefill pools and then decode pools.
+
+    Its lengths are those of the text: where the plan's requests bring images, their tokens are added.
+    """
+    trace = _seen(plan, name, trace)
     standing = _standing(plan, name, trace, options, base)
     mixed = [item for item in standing if item.pool.role == "mixed"]
     prefill = [item for item in standing if item.pool.role == "prefill"]
@@ -62,13 +66,31 @@ def replay(plan: Plan, name: str, trace: Trace, options: Options, base: Path | N
     )
 
 
+def _seen(plan: Plan, name: str, trace: Trace) -> Trace:
+    """Return a trace whose prompts hold the tokens of the images that the plan's requests bring, a mean number spread evenly."""
+    encoding = [
+        leaves for pool in plan.workloads[name].pools if "image_tokens" in (leaves := _leaves(plan, name, pool))
+    ]
+    if not encoding:
+        return trace
+    brought = np.diff(np.floor(np.arange(trace.count + 1) * encoding[0]["images_per_request"]))
+    return replace(trace, input_tokens=trace.input_tokens + np.round(brought * encoding[0]["image_tokens"]))
+
+
+def _leaves(plan: Plan, name: str, pool: Pool) -> dict[str, float]:
+    prefix = f"{name}.{pool.name}" + (f".{next(iter(pool.by_class))}" if pool.by_class else "")
+    return plan_leaves(plan.trace, prefix)
+
+
 def _standing(plan: Plan, name: str, trace: Trace, options: Options, base: Path | None) -> list[Standing]:
     from tokenmill.imports.architecture import load_architecture
     from tokenmill_models.stage import stages
 
     told = workload_of(plan, name)
     architecture = load_architecture(str(told["model"]), base or Path())
-    roles = {role.name: role for role in stages()[plan.workloads[name].stage].roles(architecture)}
+    stage = stages()[plan.workloads[name].stage]
+    made = stage.staffed(architecture, {}, told["values"]) if stage.staffed else stage.roles(architecture)
+    roles = {role.name: role for role in made}
     experts = any(kind.mlp.expert for kind in architecture.layers)
     pools = plan.workloads[name].pools
     moment = _busiest(pools)
@@ -76,13 +98,14 @@ def _standing(plan: Plan, name: str, trace: Trace, options: Options, base: Path 
     found = []
     for pool in pools:
         rows = [row for row in pool.schedule if (row.period, row.slice) == moment] or list(pool.schedule[:1])
-        prefix = f"{name}.{pool.name}" + (f".{next(iter(pool.by_class))}" if pool.by_class else "")
-        leaves = plan_leaves(plan.trace, prefix)
+        leaves = _leaves(plan, name, pool)
+        computed = np.maximum(1.0, trace.input_tokens - np.floor(trace.input_tokens * leaves.get("hit", 0.0)))
         groups = int(leaves["p"] * leaves["d_a"])
         limits = _limits(pool, leaves, groups, _most_batch(told, options))
         times = StepTimes(
             roles[pool.role], leaves, counts=max(1, limits.slots), context=longest,
             budget=int(limits.tokens) if pool.role == "mixed" else 0,
+            images=leaves.get("images_per_request", 0.0) / float(computed.mean()),
         )  # fmt: skip
         replicas = max(1, ceil(sum(row.replicas for row in rows) - 1e-9)) if rows else max(1, ceil(pool.replicas))
         found.append(Standing(pool, replicas, sum(row.rate for row in rows), leaves, times, limits, groups, experts))
@@ -292,7 +315,8 @@ def _transfer(plan: Plan, name: str, prefill: Sequence[Standing], trace: Trace) 
     Nothing overlaps with the prompt: an upper figure where an engine sends layer by layer.
     """
     leaves = prefill[0].leaves
-    size = trace.input_tokens * leaves["kv_request"] / leaves["S_in"]
+    mean = leaves["S_in"] + leaves.get("images_per_request", 0.0) * leaves.get("image_tokens", 0.0)
+    size = trace.input_tokens * leaves["kv_request"] / mean
     rooms = [
         arc.bytes_per_second / arc.share
         for flow in plan.flows

@@ -21,9 +21,10 @@ from tokenmill_models.stage import Role
 Array = NDArray[np.float64]
 
 # definitions of the serving roles that a simulated step replaces: sequences of a group, mean context, prompt tokens of
-# the step, keys that each of them sees, and the prompt that they are a part of
-CUT = ("group_batch", "context", "prefill_carried", "prompt_keys", "prompt_computed")
-PLAIN, FULL, PROMPT = "T_plain", "T_full", "T_prompt"
+# the step, keys that each of them sees, the prompt that they are a part of, and its images
+CUT = ("group_batch", "context", "prefill_carried", "prompt_keys", "prompt_computed", "images_full", "images_prompt")
+PLAIN, FULL, PROMPT = "T_plain", ("T_seen_full", "T_full"), ("T_seen_prompt", "T_prompt")
+"""Times of a step of decode tokens, of one that carries prompts, of a prompt's pass: the first that the role has."""
 # a step of prompt tokens alone: as good as no sequence in decode, and no division by zero
 ALMOST_NONE = 1e-6
 
@@ -55,28 +56,35 @@ class StepTimes:
     """Times [s] of a group's steps: `plain(D, C)` of D sequences with C tokens cached, `full(D, C, P, K)` with P prompt tokens
     that see K keys on average as well.
 
-    `counts`: most sequences of a step; `context`: longest sequence; `budget`: most tokens of a step (0: no prompts).
+    `counts`: most sequences of a step; `context`: longest sequence; `budget`: most tokens of a step (0: no prompts); `images`:
+    images that come with a prompt token to compute.
     """
 
     def __init__(
-        self, role: Role, leaves: Mapping[str, float], *, counts: int, context: float, budget: int = 0
-    ) -> None:
+        self, role: Role, leaves: Mapping[str, float], *, counts: int, context: float, budget: int = 0,
+        images: float = 0.0,
+    ) -> None:  # fmt: skip
         self.leaves = dict(leaves)
         self.graph = Graph({s: f for s, f in role.graph.formulas.items() if s.name not in CUT})
         self.symbols = {symbol.name: symbol for symbol in self.graph.formulas}
         self.functions: dict[str, Compiled] = {}
+        self.images = images
+        self.full_name, self.prompt_name = (self._first(names) for names in (FULL, PROMPT))
         self.counts = _counts(counts)
         self.contexts = _geometric(64.0, max(context, 128.0), 2.0)
         self.prompts = _geometric(1.0, float(max(budget, 2)), 2**0.5)
         self.keys = _geometric(64.0, max(context, 128.0), 2.0)
         self.plain_table = self._plain_table() if PLAIN in self.symbols else np.zeros((0, 0))
-        self.full_table = self._full_table() if FULL in self.symbols and budget else np.zeros((0, 0, 0, 0))
+        self.full_table = self._full_table() if self.full_name in self.symbols and budget else np.zeros((0, 0, 0, 0))
         # scanning a list is quicker than scanning an array
         self.context_grid, self.prompt_grid, self.key_grid = (
             grid.tolist() for grid in (self.contexts, self.prompts, self.keys)
         )
         self.plain_rows: dict[int, list[float]] = {}
         self.full_rows: dict[int, list[list[list[float]]]] = {}
+
+    def _first(self, names: Sequence[str]) -> str:
+        return next((name for name in names if name in self.symbols), names[-1])
 
     def exact(self, name: str, **inputs: Any) -> Any:
         """Return a definition evaluated by its formula; `inputs`: what CUT names, arrays that broadcast."""
@@ -98,8 +106,8 @@ class StepTimes:
         counts = np.maximum(self.counts, ALMOST_NONE)[:, None, None, None]
         prompts = self.prompts[None, None, :, None]
         found = self.exact(
-            FULL, group_batch=counts, context=self.contexts[None, :, None, None], prefill_carried=prompts,
-            prompt_keys=self.keys[None, None, None, :], prompt_computed=prompts,
+            self.full_name, group_batch=counts, context=self.contexts[None, :, None, None], prefill_carried=prompts,
+            prompt_keys=self.keys[None, None, None, :], prompt_computed=prompts, images_full=self.images * prompts,
         )  # fmt: skip
         shape = (self.counts.size, self.contexts.size, self.prompts.size, self.keys.size)
         return np.ascontiguousarray(np.broadcast_to(found, shape))
@@ -132,7 +140,8 @@ class StepTimes:
     def prompt(self, computed: Array, keys: Array, chunk: float) -> Array:
         """Return the time that prompts of `computed` tokens keep a prefill group: passes of a chunk [s]."""
         carried = np.minimum(computed, chunk)
-        once = np.asarray(self.exact(PROMPT, prefill_carried=carried, prompt_keys=keys, prompt_computed=computed))
+        given = {"prefill_carried": carried, "prompt_keys": keys, "prompt_computed": computed}
+        once = np.asarray(self.exact(self.prompt_name, **given, images_prompt=self.images * carried))
         return np.asarray(np.broadcast_to(once, computed.shape) * np.maximum(1.0, computed / chunk))
 
 
