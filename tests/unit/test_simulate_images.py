@@ -72,7 +72,3 @@ def test_a_mean_below_one_image_is_spread_over_the_requests(plans):
     assert carrying.min() > without.max()
     assert np.ptp(without) == pytest.approx(0, abs=1e-9)
     assert np.ptp(carrying) == pytest.approx(0, abs=1e-9)
-
-
-def test_requests_without_images_are_replayed_as_before(plans):
-    assert simulate(plans[0], alone(600)).ttft["mean"] < simulate(plans[2], alone(600)).ttft["mean"]
