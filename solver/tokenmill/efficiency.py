@@ -6,7 +6,7 @@ import csv
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from math import exp
 from statistics import median
 from typing import Any
@@ -131,13 +131,14 @@ def chip_constant(catalog: Catalog, chip_id: str, constant: str, precision: str)
     return fitted_figure(catalog, chip_id, constant, precision, _fitted())
 
 
-def relatives(catalog: Catalog, chip_id: str) -> list[str]:
+@lru_cache(maxsize=1024)
+def relatives(catalog: Catalog, chip_id: str) -> tuple[str, ...]:
     """Return a chip and those whose constants it takes, nearest first: its lineage, its family, then the family's generation."""
     line = [chip.id for chip in catalog.lineage(chip_id)]
     family = catalog.chip(chip_id).family
     near = [c.id for c in catalog.chips.values() if c.family == family]
     wide = [c.id for c in catalog.chips.values() if c.family.partition("-")[0] == family.partition("-")[0]]
-    return list(dict.fromkeys([*line, *near, *wide]))
+    return tuple(dict.fromkeys([*line, *near, *wide]))
 
 
 def fitted_figure(catalog: Catalog, chip_id: str, constant: str, precision: str, table: Table) -> Figure:
