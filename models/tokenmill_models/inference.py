@@ -66,7 +66,7 @@ class Pass:
     model_flops: sp.Symbol
     bytes: sp.Symbol
     shares: dict[str, sp.Symbol]
-    spare: sp.Symbol
+    spare: sp.Expr
     pipes: sp.Symbol
 
 
@@ -130,7 +130,7 @@ def run_pass(
 
 def _spare(
     graph: Graph, label: str, arch: Architecture, counts: list[sp.Symbol], layers: list[LayerWork], shape: Shape
-) -> sp.Symbol:
+) -> sp.Expr:
     """Define the weights of experts [B] that the fullest rank reads in a pass beyond those of the mean rank."""
     terms = []
     for i, kind in enumerate(arch.layers):
@@ -138,6 +138,8 @@ def _spare(
             full = fullest(graph, f"{label}_{i}", kind, f"layers.{i}", shape)
             read = sp.Add(*(one.weights for one in layers[i].operations.values() if one.kind == "expert"))
             terms.append(counts[i] * read * spare_share(graph, f"{label}_{i}", f"layers.{i}", full))
+    if not terms:
+        return sp.Integer(0)
     return graph.let(
         f"spare_{label}",
         "B",

@@ -36,13 +36,17 @@ def largest_of(n: sp.Expr) -> sp.Expr:
     return sp.Piecewise((value, n > 1), (0, True))
 
 
-def spare_share(graph: Graph, label: str, path: str, shape: Shape) -> sp.Expr:
-    """Return the share of the experts that the fullest rank of a layer reads, and the mean rank does not [1].
+def spare_share(graph: Graph, label: str, path: str, shape: Shape) -> sp.Symbol:
+    """Define the share of the experts that the fullest rank of a layer reads, and the mean rank does not [1].
 
     `shape`: what `fullest` returned for the layer.
     """
     hit = next(symbol for symbol in graph.formulas if symbol.name == f"hit_{label}")
-    return 1 - arch_leaf(f"{path}.mlp.experts") / shape.e * hit / shape.touched
+    mean = arch_leaf(f"{path}.mlp.experts") / shape.e * hit
+    return graph.let(
+        f"unread_{label}", "1", f"share of the experts that the fullest rank of {label} reads, and the mean rank does not",
+        1 - mean / shape.touched, source=DRAWS,
+    )  # fmt: skip
 
 
 def fullest(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -> Shape:

@@ -104,3 +104,18 @@ def test_a_prefix_cache_never_lowers_the_rate(batch, hit):
         for share in (0.0, hit)
     )
     assert cached["rate"] >= without["rate"] * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("ranks", "tokens"), [(8, 8), (8, 128), (32, 64)])
+def test_the_mean_rank_reads_the_mean_of_the_draws(ranks, tokens):
+    """Chips draw for what all ranks read, not for what the fullest does: 256 experts, each left out by a token with 248/256."""
+    found = evaluate(
+        role_of("experts", "decode"),
+        WIDE,
+        axis__attention_dp=float(ranks),
+        axis__ep=float(ranks),
+        axis__batch=float(tokens),
+    )
+    mean = 256 / ranks * (1 - (1 - 8 / 256) ** tokens)
+    assert found["unread_plain_1"] == pytest.approx(1 - mean / found["touched_plain_1"])
+    assert 0 < found["spare_plain"] < found["moved_plain"]
