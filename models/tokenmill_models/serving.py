@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenmill_models import inference_leaves as leaf
-from tokenmill_models import serving_adapters, serving_images, serving_prefix, serving_transfer
+from tokenmill_models import serving_adapters, serving_images, serving_prefix, serving_shared, serving_transfer
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.batch_inference import rewritten
 from tokenmill_models.serving_axes import AXES
@@ -26,7 +26,7 @@ def roles(arch: Architecture) -> tuple[Role, ...]:
 
 
 def _staffed(arch: Architecture, _: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Role, ...]:
-    """Return the roles with what the workload's values call for: images to encode, a prefix that prompts share, adapters beside the model."""
+    """Return the roles with what the workload's values call for: images to encode, a prefix that prompts share, adapters, other models beside it."""
     made = roles(arch)
     if serving_images.asked(arch, values):
         stands = serving_images.longer_prompts(arch)
@@ -36,6 +36,8 @@ def _staffed(arch: Architecture, _: Mapping[str, Any], values: Mapping[str, Any]
         made = tuple(serving_prefix.with_prefix(role, arch) for role in made)
     if values.get(serving_adapters.COUNT):
         made = tuple(serving_adapters.with_adapters(role, arch) for role in made)
+    if serving_shared.asked(values.get(serving_shared.KEY)):
+        made = tuple(serving_shared.with_share(role) for role in made)
     return made
 
 
@@ -73,6 +75,6 @@ STAGE = register_stage(
                 "cached": CACHED_TOKENS,
             },
         },
-        axes=tuple(AXES.values()),
+        axes=(*AXES.values(), serving_shared.AXIS),
     )
 )

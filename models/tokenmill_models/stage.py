@@ -214,7 +214,7 @@ class StageModel:
     port}} in units per unit of demand (pool) or per run (run). `staffed(architecture, models, values)` returns the roles where
     they depend (a ValueError of key, found, allowed refuses what the values lack) on
     further models (by the name of the input of kind "architecture"; of a list of tables: ``steps.2.model``), or on the
-    workload's values by dotted key; None: `roles` alone. `parts`: names of parts of a run that may have a table of
+    workload's values and held choices (tuples) by dotted key; None: `roles` alone. `parts`: names of parts of a run that may have a table of
     their own. `hardware`: words of HARDWARE that its roles need beside systems that compute.
     """
 

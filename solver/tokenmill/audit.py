@@ -185,7 +185,7 @@ def _capacity(case: Case) -> Iterator[Residual]:
             shape[key] = offer
         pools = [r for r in case.plan.running if (r.period, r.slice) == (h, l)]
         for together in going(case, h):
-            stand = dict[tuple[Stock, str], dict[int, int]]()
+            stand = dict[tuple[Stock, str], dict[float, int]]()
             for key, chips, number in _occupants(columns, pools, together):
                 here = stand.setdefault(key, {})
                 here[chips] = here.get(chips, 0) + number
@@ -197,17 +197,17 @@ def _capacity(case: Case) -> Iterator[Residual]:
 
 def _occupants(
     columns: Mapping[str, Column], pools: Iterable[Running], runs: Iterable[RunStart]
-) -> Iterator[tuple[tuple[Stock, str], int, int]]:
+) -> Iterator[tuple[tuple[Stock, str], float, int]]:
     """Yield (stock at a site, chips, how many) of all that stands on shared systems."""
     for running in pools:
         column = columns[running.column]
-        yield ((column.system, running.tenure, running.by_chip), running.site), column.chips, round(running.replicas)
+        yield ((column.system, running.tenure, running.by_chip), running.site), column.room, round(running.replicas)
     for run in runs:
         for system, tenure, by_chip, chips in run.places:
             yield ((system, tenure, by_chip), run.site), chips, 1
 
 
-def _fits(replicas: Mapping[int, int], offer: Offer | None, room: Fraction, where: str) -> Residual:
+def _fits(replicas: Mapping[float, int], offer: Offer | None, room: Fraction, where: str) -> Residual:
     """Return whether replicas can be laid into domains, by laying them."""
     if offer is None:
         return at_most(f"systems of {where}", Fraction(sum(replicas.values())), Fraction(0))

@@ -66,7 +66,7 @@ def _watts(case: Case, site: str | None, h: int, l: str, together: Sequence[RunS
             continue
         column = case.pools()[running.column]
         ready = case.maintenance(running.tenure)
-        watts += exact(running.replicas) * (exact(column.power_idle) - column.chips * idle[column.system])
+        watts += exact(running.replicas) * (exact(column.power_idle) - exact(column.room) * idle[column.system])
         for (b, p), rate in running.rates.items():
             point = column.points[p]
             watts += exact(rate) / exact(point.rate[b]) / ready * (exact(point.power_loaded) - exact(column.power_idle))

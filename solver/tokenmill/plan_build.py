@@ -210,7 +210,7 @@ def _pool(answer: Answer, key: str, site: str, rows: Sequence[Running]) -> p.Poo
         role=column.role,
         system=column.system,
         site=site,
-        chips=whole(replicas * column.chips),
+        chips=whole(replicas * column.room),
         replicas=whole(replicas * (column.layout.get("layout.replicas", 1) if column.kind != "pool" else 1)),
         layout=layout["layout"],
         precision=layout["precision"],

@@ -122,3 +122,22 @@ def test_reservation_terms():
 def test_discounting():
     horizon = Horizon(duration=YEAR, periods=2, discount_rate=0.21)
     assert [discount(horizon, h) for h in (1, 2, 3)] == pytest.approx([1.0, 1 / 1.1, 1 / 1.21])
+
+
+@pytest.mark.parametrize("sizes", [(0.5, 1), (0.25, 0.5, 2), (0.5, 3), (0.25, 1, 3)])
+def test_shares_of_chips_pack_as_whole_numbers_of_their_smallest_part(sizes):
+    """Told in quarters of a chip the same replicas have whole sizes: one rule must admit what the other does."""
+    shared, whole = packing_rule(sizes, 4), packing_rule(tuple(4 * g for g in sizes), 16)
+    scaled = {tuple(sorted((4 * g, n) for g, n in pattern)) for pattern in shared.patterns}
+    assert scaled == set(whole.patterns)
+    assert [({4 * g: n for g, n in row.weights.items()}, row.room) for row in shared.rows] == [
+        (dict(row.weights), row.room) for row in whole.rows
+    ]
+
+
+@pytest.mark.parametrize("replicas", [{0.5: 3, 1: 2}, {0.25: 5, 0.5: 1, 2: 1}, {0.5: 2, 3: 1}])
+def test_shares_of_chips_are_laid_beside_whole_ones(replicas):
+    laid = fill(replicas, 4, 1)
+    assert {g: sum(dict(pattern).get(g, 0) * times for pattern, _, times in laid) for g in replicas} == replicas
+    with pytest.raises(SolverError):
+        fill({**replicas, 1: 5}, 4, 1)

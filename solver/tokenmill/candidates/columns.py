@@ -36,7 +36,8 @@ class Column:
     `key`: canonical text that orders columns. `chips`: catalogue chips of one replica or run. `footprint`: (system,
     chips) pairs it occupies, one but for runs of parts. `layout`: build axes by key. `power_idle`: W. `duration`: s of a run.
     `power_loaded`: W at full load (of a pool: at its hungriest operating point). `parts`: columns of the parts of a run.
-    `sites`: where alone it may stand, as its limits allow for the way to users from there (None: anywhere).
+    `sites`: where alone it may stand, as its limits allow for the way to users from there (None: anywhere). `share`: of a single
+    chip, the part that a replica takes: a half, a quarter, ...; others stand beside it.
     """
 
     key: str
@@ -55,6 +56,12 @@ class Column:
     parts: tuple[Column, ...] = ()
     reliability: str = "owned"
     sites: tuple[str, ...] | None = None
+    share: float = 1.0
+
+    @property
+    def room(self) -> float:
+        """Chips that a replica takes: a whole number, or a part of one."""
+        return self.chips if self.share == 1.0 else self.chips * self.share
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import frexp
 from typing import Any
 
 import numpy as np
@@ -233,7 +234,8 @@ def _column(
         _part_column(workload, role.parts[name], rows.parts[name], int(rows.axes[f"{PART}{name}"][index]), contexts)
         for name in role.parts
     )
-    chips = round(float(rows.ports["ranks"][index, 0, 0]) / binder.chip.ranks)
+    taken = float(rows.ports["ranks"][index, 0, 0]) / binder.chip.ranks
+    chips = max(1, round(taken))
     shared = "shared" in role.ports and float(rows.ports["shared"][index, 0, 0]) > 0
     footprint = _footprint(parts, shared) or ((binder.system.id, chips),)
     text = "-".join([f"{name}={value}" for name, value in chosen.items()] + [part.key for part in parts])
@@ -255,7 +257,13 @@ def _column(
         duration=float(ports["duration"].flat[0]) if "duration" in ports else None,
         ends=_ends(role, ports, values, couplings),
         parts=parts,
+        share=taken if 0 < taken < 1 and _halved(taken) else 1.0,
     )
+
+
+def _halved(share: float) -> bool:
+    """Tell whether a share of a chip is a half, a quarter, ...: a power of two, which floats hold exactly."""
+    return frexp(share)[0] == 0.5
 
 
 def _footprint(parts: Sequence[Column], shared: bool) -> tuple[tuple[str, int], ...]:

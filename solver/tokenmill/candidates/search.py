@@ -90,7 +90,7 @@ class Ask:
         stage = self.stage
         try:
             made = (
-                stage.staffed(self.architecture, self.models, self.workload.values)
+                stage.staffed(self.architecture, self.models, {**self.workload.held, **self.workload.values})
                 if stage.staffed
                 else stage.roles(self.architecture)
             )

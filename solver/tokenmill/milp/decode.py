@@ -145,7 +145,7 @@ def running(read: Reader) -> tuple[Running, ...]:
         use = sets.uses[n]
         column, stock = sets.columns[use.column], sets.stocks[use.stock]
         used = sum(load(build, n, p, h, l).value(read.values) for p in range(len(column.points)))
-        watts = pool_power(build, n, h, l, mean=False).value(read.values) + replicas * column.chips * stock.chip_idle
+        watts = pool_power(build, n, h, l, mean=False).value(read.values) + replicas * column.room * stock.chip_idle
         found.append(Running(
             column.key, sets.sites[use.site].name, h, sets.slices[l], replicas, carried.get((n, h, l), {}), used / replicas, watts,
             stock.tenure, stock.by_chip,
@@ -293,7 +293,7 @@ def _used(read: Reader) -> dict[str, float]:
     used: dict[str, float] = {}
     for (n, h, l), index in build.variables.replicas.items():
         column = sets.columns[sets.uses[n].column]
-        seconds = read.at(index) * column.chips * sets.length(h, l)
+        seconds = read.at(index) * column.room * sets.length(h, l)
         used[column.workload] = used.get(column.workload, 0.0) + seconds
     for n, way, column in going_on(build, frozenset(build.variables.start)):
         chips = sum(chips for _, chips in way.places) * read.at(build.variables.taken[n])

@@ -85,7 +85,7 @@ def dominated(columns: Sequence[Column], problem: Problem, offers: Sequence[Offe
             for a in numbers:
                 if a == b or a in gone:
                     continue
-                k = _in_place(columns[a].chips, columns[b].chips, here)
+                k = _in_place(columns[a].room, columns[b].room, here)
                 if k < 1 or not _ends(columns[a], columns[b]):
                     continue
                 if _replaces(columns[a], columns[b], points[a], points[b], 1 if counted else k, here, problem, offers):
@@ -99,14 +99,14 @@ def _held(problem: Problem, name: str, role: str) -> bool:
     return bool(asked.role_held.get(role, {}).get("layout.replicas", asked.held.get("layout.replicas")))
 
 
-def _in_place(one: int, other: int, offers: Sequence[Offer]) -> int:
+def _in_place(one: float, other: float, offers: Sequence[Offer]) -> int:
     """Return how many replicas of `one` chips always stand where one of `other` chips does."""
-    counts = [other // one]
+    counts = [int(other // one)]
     for offer in offers:
         domain = offer.domain
         if other > domain and not offer.by_chip:
-            whole = -(-other // domain)
-            counts.append(whole * (domain // one) if one <= domain else whole // -(-one // domain))
+            whole = ceil(other / domain)
+            counts.append(whole * int(domain // one) if one <= domain else whole // ceil(one / domain))
     return min(counts)
 
 
@@ -141,7 +141,7 @@ def _replaces(
     idle = [offer.chip_idle for offer in here] or [0.0]
 
     def freed(replicas: int) -> float:
-        return other.chips * max(idle) - replicas * one.chips * min(idle)
+        return other.room * max(idle) - replicas * one.room * min(idle)
 
     rho, delta = 0.0, -inf
     for b in others:

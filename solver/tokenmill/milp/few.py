@@ -63,7 +63,7 @@ def _density(sets: Sets, n: int) -> float:
     best = [max(point.rate[b] for point in column.points) for b in range(len(shares))]
     if any(rate <= 0.0 < share for rate, share in zip(best, shares, strict=True)):
         return 0.0
-    return 1.0 / sum(share / rate for rate, share in zip(best, shares, strict=True) if share) / column.chips
+    return 1.0 / sum(share / rate for rate, share in zip(best, shares, strict=True) if share) / column.room
 
 
 def _ways(sets: Sets) -> list[int]:

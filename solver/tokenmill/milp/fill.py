@@ -12,7 +12,7 @@ from tokenmill.milp.packing import Pattern
 Bins = list[tuple[Pattern, int]]  # what one domain holds, and how many domains hold it
 
 
-def fill(replicas: Mapping[int, int], domain: int, domains: int) -> list[tuple[Pattern, int, int]]:
+def fill(replicas: Mapping[float, int], domain: int, domains: int) -> list[tuple[Pattern, int, int]]:
     """Return (pattern, domains it spans, how often) that hold all replicas, {chips: number}, in at most `domains`.
 
     Raises
@@ -32,13 +32,13 @@ def fill(replicas: Mapping[int, int], domain: int, domains: int) -> list[tuple[P
     return result + [(pattern, 1, times) for pattern, times in bins]
 
 
-def _largest_first(small: Mapping[int, int], domain: int) -> Bins:
+def _largest_first(small: Mapping[float, int], domain: int) -> Bins:
     """Return domains filled largest first, like ones counted together: exact where sizes are nested."""
-    groups: list[tuple[dict[int, int], int, int]] = []  # what a domain holds, its room, how many
+    groups: list[tuple[dict[float, int], float, int]] = []  # what a domain holds, its room, how many
     for size in sorted(small, reverse=True):
-        left, after = small[size], list[tuple[dict[int, int], int, int]]()
+        left, after = small[size], list[tuple[dict[float, int], float, int]]()
         for held, room, times in [*groups, ({}, domain, left)]:
-            each = room // size
+            each = int(room // size)
             full = min(times, left // each) if each else 0
             rest = left - full * each if each and full < times else 0
             if full:
@@ -56,11 +56,11 @@ def _largest_first(small: Mapping[int, int], domain: int) -> Bins:
     return sorted(counted.items())
 
 
-def _search(small: tuple[tuple[int, int], ...], domain: int, left: int) -> list[dict[int, int]] | None:
+def _search(small: Pattern, domain: int, left: int) -> list[dict[float, int]] | None:
     """Return bins found by depth-first search over fillings of one domain after another; None where there are none."""
-    dead: set[tuple[tuple[int, int], ...]] = set()
+    dead: set[Pattern] = set()
 
-    def go(rest: tuple[tuple[int, int], ...], bins: int) -> list[dict[int, int]] | None:
+    def go(rest: Pattern, bins: int) -> list[dict[float, int]] | None:
         rest = tuple((g, n) for g, n in rest if n)
         if not rest:
             return []
@@ -77,17 +77,17 @@ def _search(small: tuple[tuple[int, int], ...], domain: int, left: int) -> list[
     return go(small, left)
 
 
-def _fillings(rest: tuple[tuple[int, int], ...], domain: int) -> list[dict[int, int]]:
+def _fillings(rest: Pattern, domain: int) -> list[dict[float, int]]:
     """Return the fillings of one domain that hold one of the largest left and have no room for another, fullest first."""
-    found: list[dict[int, int]] = []
+    found: list[dict[float, int]] = []
 
-    def add(at: int, room: int, chosen: dict[int, int]) -> None:
+    def add(at: int, room: float, chosen: dict[float, int]) -> None:
         if at == len(rest):
             if all(chosen[g] == n or g > room for g, n in rest):
                 found.append({g: n for g, n in chosen.items() if n})
             return
         size, many = rest[at]
-        for n in range(min(many, room // size), 0 if at == 0 else -1, -1):
+        for n in range(min(many, int(room // size)), 0 if at == 0 else -1, -1):
             add(at + 1, room - n * size, {**chosen, size: n})
 
     add(0, domain, {})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import ceil
 
-Pattern = tuple[tuple[int, int], ...]
+Pattern = tuple[tuple[float, int], ...]
 MOST_PATTERNS = 2000
 
 
@@ -16,7 +16,7 @@ MOST_PATTERNS = 2000
 class PackingRow:
     """A row over footprints: sum of weight·replicas <= room·domains."""
 
-    weights: Mapping[int, int]
+    weights: Mapping[float, int]
     room: int
 
 
@@ -26,12 +26,12 @@ class PackingRule:
 
     rows: tuple[PackingRow, ...]
     patterns: tuple[Pattern, ...]
-    whole: Mapping[int, int]
+    whole: Mapping[float, int]
     rounded: bool = False
 
 
-def packing_rule(footprints: Sequence[int], domain: int) -> PackingRule:
-    """Return the rule for replicas of these chips in domains of `domain` chips.
+def packing_rule(footprints: Sequence[float], domain: int) -> PackingRule:
+    """Return the rule for replicas of these chips (of less than one: a half, a quarter, ...) in domains of `domain` chips.
 
     A footprint larger than a domain takes whole domains. Nested ones (each divides the next) fit exactly when, for
     every size, all that is as large or larger fits the slots of that size, floor(domain/size) a domain: whatever is
@@ -43,7 +43,7 @@ def packing_rule(footprints: Sequence[int], domain: int) -> PackingRule:
 
 
 @cache
-def _rule(footprints: tuple[int, ...], domain: int) -> PackingRule:
+def _rule(footprints: tuple[float, ...], domain: int) -> PackingRule:
     small = sorted({g for g in footprints if g <= domain})
     whole = {g: ceil(g / domain) for g in footprints if g > domain}
     if all(b % a == 0 for a, b in itertools.pairwise(small)):
@@ -51,38 +51,39 @@ def _rule(footprints: tuple[int, ...], domain: int) -> PackingRule:
     patterns = maximal_patterns(small, domain)
     if patterns:
         return PackingRule((), patterns, whole)
-    power = {g: 1 << (g - 1).bit_length() for g in small}
+    power = {g: 1 << ceil(g - 1).bit_length() if g > 1 else g for g in small}
     sizes = {g: size for g, size in power.items() if size <= domain}
     full = {g: 1 for g, size in power.items() if size > domain}
     return PackingRule(_nested(sizes, whole | full, domain), (), whole, rounded=True)
 
 
-def _nested(sizes: Mapping[int, int], whole: Mapping[int, int], domain: int) -> tuple[PackingRow, ...]:
+def _nested(sizes: Mapping[float, float], whole: Mapping[float, int], domain: int) -> tuple[PackingRow, ...]:
     """Return one row a size, without those that an earlier one implies."""
     rows: list[PackingRow] = []
-    tightest = domain + 1
+    tightest: float = domain + 1
     for size in sorted(set(sizes.values())) or [domain]:
-        slots = domain // size
+        slots = int(domain // size)
         if slots * size >= tightest:
             continue
         tightest = slots * size
-        weights = {g: s // size for g, s in sizes.items() if s >= size}
+        weights = {g: int(s // size) for g, s in sizes.items() if s >= size}
         rows.append(PackingRow({**weights, **{g: n * slots for g, n in whole.items()}}, slots))
     return tuple(rows)
 
 
-def maximal_patterns(sizes: Sequence[int], domain: int) -> tuple[Pattern, ...]:
+def maximal_patterns(sizes: Sequence[float], domain: int) -> tuple[Pattern, ...]:
     """Return all ways to fill a domain to which no size can be added; none where there are more than 2000."""
     ordered = sorted(sizes, reverse=True)
     found: list[Pattern] = []
 
-    def fill(at: int, left: int, chosen: tuple[tuple[int, int], ...]) -> bool:
+    def fill(at: int, left: float, chosen: Pattern) -> bool:
         if at == len(ordered):
             if left < ordered[-1]:
                 found.append(tuple(sorted((g, n) for g, n in chosen if n)))
             return len(found) <= MOST_PATTERNS
         size = ordered[at]
-        counts = range(left // size, -1, -1) if at + 1 < len(ordered) else [left // size]
+        most = int(left // size)
+        counts = range(most, -1, -1) if at + 1 < len(ordered) else [most]
         return all(fill(at + 1, left - n * size, (*chosen, (size, n))) for n in counts)
 
     return tuple(sorted(found)) if fill(0, domain, ()) else ()

@@ -133,7 +133,7 @@ def pool_power(build: Build, n: int, h: int, l: int, mean: bool) -> Linear:
     use = build.sets.uses[n]
     column, stock = build.sets.columns[use.column], build.sets.stocks[use.stock]
     replicas = build.variables.replicas[n, h, l]
-    result = Linear({replicas: column.power_idle - column.chips * stock.chip_idle})
+    result = Linear({replicas: column.power_idle - column.room * stock.chip_idle})
     extras = {p: column.points[p].power_loaded - column.power_idle for p in build.sets.points[use.column]}
     for p, extra in extras.items():
         if mean:
@@ -182,7 +182,7 @@ def _draws(build: Build) -> Draws:
     sets, entries = build.sets, build.variables.shares.entries
     columns = [sets.columns[use.column] for use in sets.uses]
     pairs = list(zip(sets.uses, columns, strict=True))
-    idle = [column.power_idle - column.chips * sets.stocks[use.stock].chip_idle for use, column in pairs]
+    idle = [column.power_idle - column.room * sets.stocks[use.stock].chip_idle for use, column in pairs]
     loaded = [[column.points[p].power_loaded for p in sets.points[use.column]] for use, column in pairs]
     most = [max(watts) - column.power_idle if watts else 0.0 for watts, column in zip(loaded, columns, strict=True)]
     extra = [

@@ -170,11 +170,11 @@ class Sets:
         return self._uses_by_role.get((workload, role), [])
 
     @cached_property
-    def standing(self) -> dict[tuple[int, int], dict[int, list[int]]]:
-        """Uses on each stock at each site, by the chips of a replica."""
-        found: dict[tuple[int, int], dict[int, list[int]]] = {}
+    def standing(self) -> dict[tuple[int, int], dict[float, list[int]]]:
+        """Uses on each stock at each site, by the chips that a replica takes."""
+        found: dict[tuple[int, int], dict[float, list[int]]] = {}
         for n, use in enumerate(self.uses):
-            chips = self.columns[use.column].chips
+            chips = self.columns[use.column].room
             found.setdefault((use.stock, use.site), {}).setdefault(chips, []).append(n)
         return found
 

@@ -107,7 +107,7 @@ class Packing:
 
     system: str
     site: str
-    pattern: Mapping[int, float]
+    pattern: Mapping[float, float]
     count: float
     left_over: float
     period: int = 1

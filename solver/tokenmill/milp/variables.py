@@ -51,7 +51,7 @@ class Variables:
     going: dict[tuple[str, int], int] = field(default_factory=dict)
     hold: dict[tuple[int, int], int] = field(default_factory=dict)
     less_usable: dict[tuple[int, int, int], Linear] = field(default_factory=dict)
-    patterns: dict[tuple[int, int, int, int, tuple[tuple[int, int], ...]], int] = field(default_factory=dict)
+    patterns: dict[tuple[int, int, int, int, tuple[tuple[float, int], ...]], int] = field(default_factory=dict)
 
 
 def declare(programme: Programme, sets: Sets) -> Variables:

@@ -13,9 +13,9 @@ def stock_units(build: Build, s: int, i: int, h: int, l: int) -> Linear:
     return total(count(build, k, i, h, l) for k in build.sets.stocks[s].offers)
 
 
-def occupants(build: Build, s: int, i: int, h: int, l: int, together: frozenset[str]) -> dict[int, Linear]:
+def occupants(build: Build, s: int, i: int, h: int, l: int, together: frozenset[str]) -> dict[float, Linear]:
     """Return how many replicas and runs of each footprint [chips] stand on a stock at a site."""
-    sets, found = build.sets, dict[int, Linear]()
+    sets, found = build.sets, dict[float, Linear]()
     replicas = build.variables.replicas.at(h, l)
     for chips, uses in sets.standing.get((s, i), {}).items():
         found[chips] = Linear().many(replicas[uses].tolist())
@@ -55,7 +55,7 @@ def capacity_rows(build: Build) -> list[str]:
     | symbol | meaning | unit |
     |---|---|---|
     | x, m, y | replicas (runs going on), domains by pattern, systems in hand (variables) | 1 |
-    | g, D, N | chips of a replica, chips of a domain, domains of a system | 1 |
+    | g, D, N | chips of a replica (a half, a quarter, ... where it shares one), chips of a domain, domains of a system | 1 |
 
     Runs that can never meet share a row only with those they can meet. Rows ``chips``, ``domain``, ``filled``,
     ``domains`` by (stock, site, runs, moment). Dual: the worth of one more domain (slot).
@@ -86,7 +86,7 @@ def capacity_rows(build: Build) -> list[str]:
     return sorted(set(notes))
 
 
-def _domain_rows(build: Build, rule: PackingRule, here: dict[int, Linear], at: tuple[int, int, int, int, int]) -> None:
+def _domain_rows(build: Build, rule: PackingRule, here: dict[float, Linear], at: tuple[int, int, int, int, int]) -> None:
     """Record the rows of a packing rule for what stands on a stock at a moment."""
     s, i, number, h, l = at
     domains = Linear().plus(stock_units(build, s, i, h, l), build.sets.stocks[s].domains)
