@@ -235,7 +235,10 @@ def _minimise(
         return solve_cbc(build.programme, expression, time_limit=clock.left(), gap=wish.gap)
     arrays = build.programme.arrays(expression)
     large = None
-    apart = not any(workload.anytime for workload in build.sets.workloads)  # each moment carries its own demand
+    # each moment carries its own demand, on whole chips
+    apart = not any(workload.anytime for workload in build.sets.workloads) and all(
+        column.share == 1.0 for column in build.sets.columns
+    )
     if len(build.programme) > LARGE and start is None and not build.variables.taken and apart:
         large = solve_large(arrays, fleet_of(build), gap=wish.gap, time_limit=clock.left(), threads=wish.threads)
         if large is not None and (large.status == "optimal" or clock.left() == 0.0 or stop_is_asked()):
