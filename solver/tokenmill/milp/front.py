@@ -28,7 +28,8 @@ def front(
 
     Epsilon-constraint (Haimes 1971): the ends are exact (each objective alone, the other next), between them the
     other's bound moves in equal steps on the one programme; each point is best in its first objective, then in the other.
-    The time limit is shared out over the solves.
+    The time limit is shared out over the solves. Those between begin with the best plan of the other objective, which keeps
+    every bound on it.
     """
     made = formulate()
     build, clock = made.build, Clock(wish.time_limit)
@@ -40,20 +41,22 @@ def front(
     systems = systems_of(build)
     solves = 2 * max(points, 2)
 
-    def least(which: int, most: tuple[float, float]) -> Outcome:
+    def least(which: int, most: tuple[float, float], start: NDArray[np.float64] | None) -> Outcome:
         nonlocal solves
         left, solves = clock.left(), solves - 1
         limit = None if left is None else max(0.1, left / (solves + 1))
         bounded = _bounded(arrays[which], both, most)
-        return solve_narrowed(bounded, systems, time_limit=limit, gap=wish.gap, threads=wish.threads)
+        return solve_narrowed(bounded, systems, time_limit=limit, gap=wish.gap, threads=wish.threads, start=start)
 
-    def point(first: int, most: float) -> tuple[Outcome, NDArray[np.float64]] | None:
+    def point(
+        first: int, most: float, start: NDArray[np.float64] | None = None
+    ) -> tuple[Outcome, NDArray[np.float64]] | None:
         bound = (inf, most) if first == 0 else (most, inf)
-        one = least(first, bound)
+        one = least(first, bound, start)
         if one.values is None or one.objective is None:
             return None
         held = one.objective + 1e-9 * abs(one.objective)
-        two = least(1 - first, (held, bound[1]) if first == 0 else (bound[0], held))
+        two = least(1 - first, (held, bound[1]) if first == 0 else (bound[0], held), None)
         return one, one.values if two.values is None else two.values
 
     ends = point(0, inf), point(1, inf)
@@ -62,7 +65,7 @@ def front(
     found = [ends[0]]
     high, low = both[1].value(ends[0][1]), both[1].value(ends[1][1])
     for step in range(1, points - 1):
-        between = point(0, high + (low - high) * step / (points - 1))
+        between = point(0, high + (low - high) * step / (points - 1), ends[1][1])
         if between is not None:
             found.append(between)
     solved = [_solution(made, both, arrays[0], outcome, values) for outcome, values in [*found, ends[1]]]
