@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -12,13 +13,15 @@ from tokenmill.candidates.columns import Column, CouplingEnd, CouplingUse, Opera
 from tokenmill.milp import solve as solving
 from tokenmill.milp.eliminate import eliminated
 from tokenmill.milp.formulation import formulate, solve_programme
-from tokenmill.milp.highs import Outcome, solve_arrays
-from tokenmill.milp.large import Fleet, holds, lagrangian, solve_large
-from tokenmill.milp.narrow import fleet_of, relaxed
+from tokenmill.milp.highs import Outcome, relax, solve_arrays
+from tokenmill.milp.large import lagrangian, relaxation, solve_large
+from tokenmill.milp.narrow import relaxed
 from tokenmill.milp.objective import objective
-from tokenmill.milp.parts import extract, parts
+from tokenmill.milp.parts import extract, holds, parts
 from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import build_sets
+from tokenmill.milp.structure import fleet_of
+from tokenmill.milp.sums import packing_weights
 from tokenmill.offers import YEAR, Offer
 from tokenmill.problem import Hardware, Horizon, Objective, Problem, Site, Workload
 
@@ -127,16 +130,49 @@ def test_any_prices_prove_a_bound(seed):
     known = fleet_of(build)
     best = solve_arrays(arrays, gap=GAP).objective
     assert best is not None
-    exact = solve_arrays(eliminated(arrays).arrays)
+    small = relaxation(arrays, known, known.sums)
+    exact = relax(small.arrays, interior=False, tolerance=0.0)
     assert exact.duals is not None
-    small = eliminated(arrays)
-    part = Fleet(known.linking[small.columns], known.classes[small.columns], known.most[small.columns], ())
     rng = np.random.default_rng(seed)
     for noise in (0.0, 0.01, 0.3):
         duals = exact.duals * rng.uniform(1.0 - noise, 1.0 + noise, len(exact.duals))
-        bound, _ = lagrangian(small.arrays, part, duals)
-        assert bound <= best * (1 + 1e-9)
-    assert lagrangian(small.arrays, part, exact.duals)[0] == pytest.approx(exact.objective, rel=1e-6)
+        bound, _ = lagrangian(small.arrays, small.fleet, duals)
+        assert bound / small.objective <= best * (1 + 1e-9)
+    assert lagrangian(small.arrays, small.fleet, exact.duals)[0] == pytest.approx(exact.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sums_of_rows_prove_as_much_where_links_are_wide(seed):
+    """Patterns and flows fall out of the relaxation at no loss of bound where links have room; else it is below."""
+    problem, columns, offers, links, demand = fleet(seed)
+    for room, loss in ((1e6, 1e-7), (1.0, 1.0)):
+        wide = [replace(link, capacity=link.capacity * room) for link in links]
+        build = formulate(build_sets(problem, columns, offers, wide, demand, demand)).build
+        arrays = build.programme.arrays(objective(build, problem.objectives[0], 0))
+        known = fleet_of(build)
+        small = relaxation(arrays, known, known.sums)
+        assert not small.columns[known.aside].any()
+        one, other = relaxed(arrays), relaxed(small.arrays)
+        assert one is not None
+        assert other is not None
+        assert (1 - loss) * one.bound <= other.bound / small.objective * (1 + 1e-9)
+        assert other.bound / small.objective <= one.bound * (1 + 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "domain"), [((2, 3, 4, 8), 8), ((8, 16, 36, 72), 72), ((1, 3, 5), 8), ((3, 5, 7), 16)]
+)
+def test_no_filling_of_a_domain_breaks_a_weight(sizes, domain):
+    """Every filling of a domain, one by one, weighs one at most; and some filling weighs just that."""
+    rules = packing_weights(sizes, domain)
+    fillings = [
+        n
+        for n in product(*(range(domain // g + 1) for g in sizes))
+        if sum(a * g for a, g in zip(n, sizes, strict=True)) <= domain
+    ]
+    for weights in rules:
+        heaviest = max(sum(a * w for a, w in zip(n, weights, strict=True)) for n in fillings)
+        assert heaviest == pytest.approx(1.0) or (weights == tuple(g / domain for g in sizes) and heaviest < 1.0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

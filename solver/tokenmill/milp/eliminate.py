@@ -27,7 +27,7 @@ class Eliminated:
 
 
 @dataclass(frozen=True)
-class _Entries:
+class Entries:
     """Terms of a programme: row, column, coefficient."""
 
     row: NDArray[np.int64]
@@ -40,9 +40,14 @@ def rows_of(arrays: Arrays) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(arrays.row_lower)), np.diff(arrays.starts))
 
 
+def entries_of(arrays: Arrays) -> Entries:
+    """Return the terms of a programme, row by row."""
+    return Entries(rows_of(arrays), arrays.index.astype(np.int64), arrays.value)
+
+
 def eliminated(arrays: Arrays) -> Eliminated:
     """Return the relaxation with such columns put in terms of others."""
-    terms = _Entries(rows_of(arrays), arrays.index.astype(np.int64), arrays.value)
+    terms = entries_of(arrays)
     held = _held_up(arrays, terms)
     if not len(held):
         every = np.ones(len(arrays.lower), dtype=np.bool_), np.ones(len(arrays.row_lower), dtype=np.bool_)
@@ -61,10 +66,10 @@ def eliminated(arrays: Arrays) -> Eliminated:
     below = under[terms.row[tops]]
     cost = arrays.cost.copy()
     np.add.at(cost, terms.column[tops], arrays.cost[below] * terms.value[tops] / depth[below])
-    return Eliminated(_rebuilt(arrays, kept, cost, columns, rows), columns, rows)
+    return Eliminated(rebuilt(arrays, kept, cost, columns, rows), columns, rows)
 
 
-def _held_up(arrays: Arrays, terms: _Entries) -> NDArray[np.int64]:
+def _held_up(arrays: Arrays, terms: Entries) -> NDArray[np.int64]:
     """Return the terms -b x of rows ``sum a q - b x <= 0`` that alone keep x from zero."""
     size = len(arrays.lower)
     above, below = np.isfinite(arrays.row_upper), np.isfinite(arrays.row_lower)
@@ -83,8 +88,8 @@ def _held_up(arrays: Arrays, terms: _Entries) -> NDArray[np.int64]:
 
 
 def _expanded(
-    terms: _Entries, rows: NDArray[np.bool_], row_of: NDArray[np.int64], depth: NDArray[np.float64], tops: NDArray[np.int64]
-) -> _Entries:  # fmt: skip
+    terms: Entries, rows: NDArray[np.bool_], row_of: NDArray[np.int64], depth: NDArray[np.float64], tops: NDArray[np.int64]
+) -> Entries:  # fmt: skip
     """Return the terms of the rows that stay, those of bottoms in terms of what stands on them."""
     stays = rows[terms.row]
     plain = np.flatnonzero(stays & (row_of[terms.column] < 0))
@@ -96,15 +101,15 @@ def _expanded(
     place = np.arange(len(each)) - np.repeat(np.cumsum(count) - count, count)
     source, target = tops[first[each] + place], swapped[each]
     value = terms.value[target] * terms.value[source] / depth[terms.column[target]]
-    return _Entries(
+    return Entries(
         np.concatenate([terms.row[plain], terms.row[target]]),
         np.concatenate([terms.column[plain], terms.column[source]]),
         np.concatenate([terms.value[plain], value]),
     )
 
 
-def _rebuilt(
-    arrays: Arrays, terms: _Entries, cost: NDArray[np.float64], columns: NDArray[np.bool_], rows: NDArray[np.bool_]
+def rebuilt(
+    arrays: Arrays, terms: Entries, cost: NDArray[np.float64], columns: NDArray[np.bool_], rows: NDArray[np.bool_]
 ) -> Arrays:
     """Return a programme of some columns and rows from its terms; terms of one place are summed."""
     width = int(columns.sum())

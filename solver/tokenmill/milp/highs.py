@@ -57,8 +57,9 @@ def solve_arrays(
     gap: float = 0.0,
     threads: int = 1,
     start: NDArray[np.float64] | None = None,
+    nodes: int | None = None,
 ) -> Outcome:
-    """Minimise with HiGHS; `gap` relative, `time_limit` in s, `start` a first plan to improve on.
+    """Minimise with HiGHS; `gap` relative, `time_limit` in s, `start` a first plan to improve on, `nodes` of a tree at most.
 
     Raises
     ------
@@ -75,6 +76,8 @@ def solve_arrays(
     scaled = scale(arrays)
     _refuse_extremes(scaled.arrays)
     solver = _instance(threads, time_limit, gap)
+    if nodes is not None:
+        _accept(solver, solver.setOptionValue("mip_max_nodes", nodes), f"option mip_max_nodes = {nodes}")
     _accept(solver, solver.passModel(_model(scaled.arrays)), "the programme")
     if start is not None:
         _give_start(solver, start[kept] / scaled.column)
@@ -112,6 +115,25 @@ def relax(
         np.array(solution.col_value, dtype=np.float64), float(info.objective_function_value), None, None, None,
         perf_counter() - began, np.array(solution.row_dual, dtype=np.float64), np.array(solution.col_dual, dtype=np.float64),
     )  # fmt: skip
+
+
+class Again:
+    """The LP of a programme, solved again and again between other bounds of its columns: each from the vertex before."""
+
+    def __init__(self, arrays: Arrays, *, threads: int = 1, time_limit: float | None = None) -> None:
+        self.scaled = scale(replace(arrays, integer=np.zeros_like(arrays.integer)))
+        self.solver = _instance(threads, time_limit, 0.0)
+        _accept(self.solver, self.solver.passModel(_model(self.scaled.arrays)), "the relaxation")
+
+    def between(self, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Return the optimum between bounds of columns, None where there is none."""
+        column = self.scaled.column
+        every = np.arange(len(column), dtype=np.int32)
+        _accept(self.solver, self.solver.changeColsBounds(len(every), every, lower / column, upper / column), "bounds")
+        _accept(self.solver, self.solver.run(), "the relaxation")
+        if self.solver.getModelStatus() != _status().kOptimal:
+            return None
+        return np.clip(np.array(self.solver.getSolution().col_value) * column, lower, upper)
 
 
 def _unscaled(outcome: Outcome, scaled: Scaled, arrays: Arrays, whole: Arrays, kept: NDArray[np.int64]) -> Outcome:

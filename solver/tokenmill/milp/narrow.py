@@ -14,9 +14,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.milp.constraints.limits import enough
 from tokenmill.milp.highs import Outcome, solve_arrays
-from tokenmill.milp.large import Fleet
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Arrays
 
@@ -67,30 +65,6 @@ def systems_of(build: Build) -> dict[str, NDArray[np.bool_]]:
         for system, _ in sets.columns[sets.ways[n].column].footprint:
             found[system][index] = True
     return found
-
-
-def fleet_of(build: Build) -> Fleet:
-    """Return what is known of the columns of a fleet of pools: what links moments, which shares go together."""
-    sets, made, size = build.sets, build.variables, len(build.programme)
-    linking, classes = np.zeros(size, dtype=np.bool_), np.full(size, -1, dtype=np.int64)
-    most, numbers = np.full(size, inf), dict[tuple[int, int], list[int]]()
-    units = [enough(build, k) for k in range(len(sets.offers))]
-    for (k, i, _), index in sorted(made.new.items()):
-        numbers.setdefault((k, i), []).append(index)
-        linking[index], most[index] = True, units[k]
-    for (k, *_), index in made.rented.items():
-        most[index] = units[k]
-    for (s, *_), index in made.patterns.items():
-        most[index] = sets.stocks[s].domains * sum(units[k] for k in sets.stocks[s].offers)
-    for index in build.programme.of_family("over"):
-        most[index] = 1.0  # of the unit that all flows count in; none goes round in circles
-    place = 0
-    for (w, b, *_), (low, high) in made.shares.spans.items():
-        for first in made.shares.first[made.shares.number[w, b]].ravel():
-            if first >= 0:
-                classes[first + low : first + high] = place
-                place += 1
-    return Fleet(linking, classes, most, tuple(np.array(of, dtype=np.int64) for of in numbers.values()))
 
 
 def without(arrays: Arrays, systems: Mapping[str, NDArray[np.bool_]], forbidden: frozenset[str]) -> Arrays:

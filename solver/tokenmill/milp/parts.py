@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from tokenmill.milp.eliminate import rows_of
 from tokenmill.milp.rows import Arrays
 
+NEARLY = 1e-6  # of a side of a row, within which it is met
+
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
 
@@ -89,7 +91,33 @@ def extract(arrays: Arrays, rows: Numbers, columns: Numbers) -> Arrays:
     )  # fmt: skip
 
 
+def held(arrays: Arrays, stays: Mask, values: NDArray[np.float64]) -> Arrays | None:
+    """Return a programme over the columns that do not stay at some values; None where these alone break a row."""
+    row = rows_of(arrays)
+    done = np.bincount(
+        row, weights=np.where(stays, values, 0.0)[arrays.index] * arrays.value, minlength=len(arrays.row_lower)
+    )
+    low, high = arrays.row_lower - done, arrays.row_upper - done
+    open_ = np.bincount(row[~stays[arrays.index]], minlength=len(done)) > 0
+    slack = NEARLY * np.maximum(
+        1.0, np.abs(np.where(np.isfinite(arrays.row_upper), arrays.row_upper, arrays.row_lower))
+    )
+    if np.any(~open_ & ((low > slack) | (high < -slack))):
+        return None
+    return extract(replace(arrays, row_lower=low, row_upper=high), np.flatnonzero(open_), np.flatnonzero(~stays))
+
+
 def transposed_times(arrays: Arrays, duals: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return what rows at some prices charge each column: A' y."""
     charged = arrays.value * np.repeat(duals, np.diff(arrays.starts))
     return np.bincount(arrays.index, weights=charged, minlength=len(arrays.lower)).astype(np.float64)
+
+
+def holds(arrays: Arrays, values: NDArray[np.float64]) -> bool:
+    """Tell whether values meet every row and bound of a programme, to 1e-6 of each."""
+    left = np.bincount(rows_of(arrays), weights=arrays.value * values[arrays.index], minlength=len(arrays.row_lower))
+    for side, over in ((arrays.row_lower, arrays.row_lower - left), (arrays.row_upper, left - arrays.row_upper)):
+        known = np.isfinite(side)
+        if np.any(over[known] > NEARLY * np.maximum(1.0, np.abs(side[known]))):
+            return False
+    return bool(np.all(values >= arrays.lower - NEARLY) and np.all(values <= arrays.upper + NEARLY))

@@ -19,13 +19,14 @@ from tokenmill.milp.constraints.limits import enough
 from tokenmill.milp.highs import Outcome, fixed, forget_stop, solve_arrays, stop_is_asked
 from tokenmill.milp.infeasible import why_not, without_columns
 from tokenmill.milp.large import solve_large
-from tokenmill.milp.narrow import FEW, fleet_of, narrowed, relaxed, solve_narrowed, systems_of
+from tokenmill.milp.narrow import FEW, narrowed, relaxed, solve_narrowed, systems_of
 from tokenmill.milp.objective import chip_seconds, goal, kinds, objective, order_of_names, weighted_energy
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.ratio import Ratio, minimise_ratio
 from tokenmill.milp.rows import Arrays, Linear
 from tokenmill.milp.sets import Sets
 from tokenmill.milp.solution import Alternative, Binding, Had, Solution, Termination
+from tokenmill.milp.structure import fleet_of
 
 SAME = 1e-9
 PROVEN = 1e-6

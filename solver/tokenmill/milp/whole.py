@@ -1,0 +1,240 @@
+"""A plan in whole numbers for a fleet that falls into parts: commitments rounded, then replicas moment by moment.
+
+In each part commitments are held. Replicas are rounded by size, the largest first: down to whole numbers, what is left
+goes to smaller ones, and the smallest are rounded up; then domains are packed and systems rented. Where that costs more
+than the part's share of the gap, the part is left to the solver, over the columns that its relaxation takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenmill.milp.eliminate import rows_of
+from tokenmill.milp.highs import Again, solve_arrays
+from tokenmill.milp.parts import extract, held, parts
+from tokenmill.milp.rows import Arrays
+from tokenmill.milp.structure import Fleet
+
+FEW = 3  # shares of a pool and a size of replicas, of least reduced cost, that whole numbers are looked for among
+TAKEN = 1e-3  # shares from which the relaxation is said to take a column
+PASSES = 2  # of rounding
+DEARER = 1.5  # what systems cost more where the relaxation has none, so that few kinds are rounded up
+NODES = 200  # of a part's tree
+PART = 0.75  # share of the gap that the rounding of parts may take
+INNER = 0.1  # of a part's share, that the solver may leave
+ROUGH = 1e-4  # gap of a part for which commitments are added
+ROUNDING = 1e-6
+
+Floats = NDArray[np.float64]
+Left = Callable[[], float | None]
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What the relaxation says of all columns: values and reduced costs (infinite: not in it), in their own units."""
+
+    values: Floats
+    reduced: Floats
+
+
+@dataclass(frozen=True)
+class Task:
+    """A programme, what is known of it, what a plan may cost beyond the bound, and how it is to be solved."""
+
+    arrays: Arrays
+    fleet: Fleet
+    room: float
+    threads: int
+    left: Left
+
+
+@dataclass(frozen=True)
+class Bit:
+    """A part alone: the last columns are commitments, held at their lower bounds; `room`: what its rounding may cost."""
+
+    arrays: Arrays
+    fleet: Fleet
+    room: float
+    threads: int
+    seconds: float | None
+
+
+def whole(task: Task, hint: Hint, up: float) -> Floats | None:
+    """Return a plan in whole numbers: commitments rounded, then part after part, each adding what it lacks."""
+    arrays, fleet = task.arrays, task.fleet
+    chosen = _chosen(fleet, hint)
+    columns = np.flatnonzero(chosen)
+    restricted, known = extract(arrays, np.arange(len(arrays.row_lower)), columns), fleet.among(chosen)
+    place = np.full(len(arrays.lower), -1)
+    place[columns] = np.arange(len(columns))
+    values, lower = restricted.lower.copy(), restricted.lower.copy()
+    for numbers in fleet.commitments:
+        lower[place[numbers]] = np.maximum(_in_steps(hint.values[numbers], up), lower[place[numbers]])
+    pieces = parts(restricted, known.linking)
+    room = PART * task.room
+    for done, piece in enumerate(pieces):
+        seconds = task.left()
+        share = None if seconds is None else max(2.0 * seconds / (len(pieces) - done), 0.5)
+        part = replace(extract(restricted, piece.rows, piece.columns), lower=lower[piece.columns])
+        bit = Bit(part, known.among(piece.columns), room / (len(pieces) - done), task.threads, share)
+        found, lost = _part(bit)
+        if found is None:
+            return None
+        room = max(room - lost, 0.0)
+        values[piece.columns] = found
+        lower[piece.links] = found[len(piece.own) :]
+    values[known.linking] = lower[known.linking]
+    result = np.zeros(len(arrays.lower))
+    result[columns] = values
+    return result
+
+
+def _chosen(fleet: Fleet, hint: Hint) -> NDArray[np.bool_]:
+    """Return the columns that a plan is looked for among: in pools that the relaxation takes, shares that it takes or nearly does."""
+    stands = fleet.stands >= 0
+    pool = np.where(stands, fleet.pools[fleet.stands], -1)
+    busy = np.bincount(pool[stands], weights=hint.values[stands]) > TAKEN
+    able = stands & busy[pool]
+    size = np.where(stands, fleet.sizes[fleet.stands], 0)
+    chosen = (fleet.classes < 0) & (fleet.pools < 0) | (able & (hint.values > TAKEN))
+    chosen[best_of(np.where(able, pool * (int(size.max(initial=0)) + 1) + size, -1), hint.reduced, FEW)] = True
+    chosen[fleet.stands[chosen & stands]] = True
+    return chosen
+
+
+def best_of(classes: NDArray[np.int64], cost: Floats, few: int) -> NDArray[np.int64]:
+    """Return the few columns of least cost in each class (-1: in none)."""
+    members = np.flatnonzero(classes >= 0)
+    order = members[np.lexsort((cost[members], classes[members]))]
+    groups = classes[order]
+    first = np.searchsorted(groups, groups)
+    return order[np.arange(len(order)) - first < few]
+
+
+def _in_steps(relaxed: Floats, up: float) -> Floats:
+    """Return commitments of one kind, period by period, in whole numbers: what is had by then is rounded."""
+    total = np.cumsum(relaxed)
+    return np.diff(np.where(total > 0.5, np.floor(total + up), 0.0), prepend=0.0)
+
+
+def _part(bit: Bit) -> tuple[Floats | None, float]:
+    """Return a part in whole numbers, commitments as they are where that can be, and what it costs beyond its relaxation."""
+    fixed = replace(bit, arrays=_held_back(bit.arrays, bit.fleet.linking))
+    bound, best = _rounded(fixed)
+    if best is None:  # commitments are to be added
+        outcome = solve_arrays(bit.arrays, time_limit=bit.seconds, gap=ROUGH, threads=bit.threads)
+        found = outcome.values
+        return None if found is None else np.where(bit.arrays.integer, np.round(found), found), 0.0
+    smallest = _smallest(bit.fleet) & bit.arrays.integer
+    for free in (smallest & (best > 0.5), smallest):
+        if float(bit.arrays.cost @ best) - bound <= bit.room:
+            break
+        best = _improved(fixed, best, free)
+    return best, float(bit.arrays.cost @ best) - bound
+
+
+def _held_back(arrays: Arrays, which: NDArray[np.bool_]) -> Arrays:
+    """Return a programme with some columns at their lower bounds."""
+    return replace(arrays, upper=np.where(which, arrays.lower, arrays.upper))
+
+
+def _improved(bit: Bit, start: Floats, free: NDArray[np.bool_]) -> Floats:
+    """Return a better plan of a part near one: some replicas free, the others as they are, systems rented where they are."""
+    arrays, fleet = bit.arrays, bit.fleet
+    replicas = (fleet.pools >= 0) & arrays.integer & ~free
+    lower, upper = np.where(replicas, start, arrays.lower), np.where(replicas, start, arrays.upper)
+    upper = np.where(_rents(arrays, fleet) & (start < 0.5), lower, upper)
+    gap = INNER * bit.room / max(abs(float(arrays.cost @ start)), 1e-12)
+    outcome = solve_arrays(
+        replace(arrays, lower=lower, upper=upper), time_limit=bit.seconds, gap=gap, threads=bit.threads, start=start,
+        nodes=NODES,
+    )  # fmt: skip
+    found = outcome.values
+    if found is None or float(arrays.cost @ found) > float(arrays.cost @ start):
+        return start
+    return np.where(arrays.integer, np.round(found), found)
+
+
+def _rents(arrays: Arrays, fleet: Fleet) -> NDArray[np.bool_]:
+    """Return what is had for a moment: neither replicas nor commitments, and paid for."""
+    return arrays.integer & (fleet.pools < 0) & ~fleet.linking & (arrays.cost > 0.0)
+
+
+def _rounded(bit: Bit) -> tuple[float, Floats | None]:
+    """Return the relaxation's cost of a part, and a plan made by rounding.
+
+    A pass that costs too much is followed by one in which systems cost more where the relaxation rents none, and then by
+    those in which room is set aside for what rounding went over.
+    """
+    arrays, fleet = bit.arrays, bit.fleet
+    replicas, rents = (fleet.pools >= 0) & arrays.integer, _rents(arrays, fleet)
+    bound, best, least, tight = np.inf, None, np.inf, arrays
+    for done in range(PASSES):
+        loose, dived = _dive(tight, fleet, replicas, bit)
+        if loose is None or dived is None:
+            break
+        bound = min(bound, float(arrays.cost @ loose))
+        values = np.where(replicas, np.ceil(dived - ROUNDING), dived)
+        found = _filled(arrays, fleet, replicas, values, bit)
+        if found is not None and float(arrays.cost @ found) < least:
+            best, least = found, float(arrays.cost @ found)
+        if least - bound <= bit.room:
+            break
+        if done == 0:
+            tight = replace(arrays, cost=np.where(rents & (loose < ROUNDING), DEARER * arrays.cost, arrays.cost))
+        if done > 0 or found is None:
+            tight = replace(tight, row_upper=arrays.row_upper - _over(arrays, values - dived, replicas))
+    return bound, best
+
+
+def _dive(arrays: Arrays, fleet: Fleet, replicas: NDArray[np.bool_], bit: Bit) -> tuple[Floats | None, Floats | None]:
+    """Return the relaxation's values, and those where all but the smallest replicas of a pool are whole."""
+    lower, upper = arrays.lower.copy(), arrays.upper.copy()
+    again = Again(arrays, threads=bit.threads, time_limit=bit.seconds)
+    loose = values = again.between(lower, upper)
+    smallest = _smallest(fleet)
+    for size in np.unique(fleet.sizes[replicas])[::-1]:
+        if values is None:
+            break
+        here = replicas & (fleet.sizes == size) & ~smallest
+        if not here.any():
+            continue
+        lower[here] = upper[here] = np.floor(values[here] + ROUNDING)
+        values = again.between(lower, upper)
+    return loose, values
+
+
+def _smallest(fleet: Fleet) -> NDArray[np.bool_]:
+    """Return the replicas than which a pool has none smaller."""
+    least = np.full(int(fleet.pools.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    members = fleet.pools >= 0
+    np.minimum.at(least, fleet.pools[members], fleet.sizes[members])
+    result = members.copy()
+    result[members] = fleet.sizes[members] == least[fleet.pools[members]]
+    return result
+
+
+def _over(arrays: Arrays, added: Floats, replicas: NDArray[np.bool_]) -> Floats:
+    """Return by how much rounding up replicas goes over the sides of rows that it does not serve."""
+    terms = replicas[arrays.index] & (arrays.value > 0.0) & np.isinf(arrays.row_lower)[rows_of(arrays)]
+    weights = (arrays.value * added[arrays.index])[terms]
+    return np.bincount(rows_of(arrays)[terms], weights=weights, minlength=len(arrays.row_lower)).astype(np.float64)
+
+
+def _filled(arrays: Arrays, fleet: Fleet, replicas: NDArray[np.bool_], values: Floats, bit: Bit) -> Floats | None:
+    """Return values with replicas, shares and flows held, domains packed and systems rented for them."""
+    stays = replicas | (fleet.classes >= 0) | ~arrays.integer & fleet.aside | fleet.linking
+    rest = held(arrays, stays, values)
+    if rest is None:
+        return None
+    columns = np.flatnonzero(~stays)
+    outcome = solve_arrays(rest, time_limit=bit.seconds, gap=1e-6, threads=bit.threads, nodes=NODES)
+    if outcome.values is None:
+        return None
+    result = values.copy()
+    result[columns] = outcome.values
+    return np.where(arrays.integer, np.round(result), result)
