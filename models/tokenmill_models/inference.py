@@ -102,6 +102,7 @@ def run_pass(
     )
     shares = _work_shares(graph, label, layers, counts, last, uneven)
     shares |= _exchange_shares(graph, label, arch, counts, exchanges, uneven)
+    _one_layer(graph, label, layers, counts, shares, uneven)
     if halved is not None and exchanges.experts:
         shares |= _in_halves(graph, label, halved, shares, layers, counts)
     shares["launch"] = graph.let(
@@ -214,6 +215,24 @@ def _work_shares(
     compute = graph.let(f"compute_bound_{label}", "s", f"time of compute-bound operations of {label}", sp.Add(*bound))
     memory = graph.let(f"memory_bound_{label}", "s", f"time of memory-bound operations of {label}", time - compute)
     return {"compute": compute, "memory": memory}
+
+
+def _one_layer(
+    graph: Graph, label: str, layers: list[LayerWork], counts: list[sp.Symbol], shares: dict[str, sp.Symbol], uneven: sp.Expr
+) -> None:  # fmt: skip
+    """Define the mean time [s] of a layer with its exchanges as profiles of single layers measure it, and that without attention."""
+    total = arch_leaf("layer_count")
+    weighted = list(zip(counts, layers, strict=True))
+    body = sp.Add(*(count * sp.Add(*map(_in_engine, work.operations.values())) for count, work in weighted))
+    attention = [one for _, work in weighted for one in work.operations.values() if one.kind == "attention"]
+    share = graph.let(
+        f"layer_{label}", "s", f"mean time of a layer of {label}, its exchanges included",
+        (body + (shares["tensor"] + shares["expert"]) / uneven) / total,
+    )  # fmt: skip
+    core = sp.Add(*(count * work.attention_time for count, work in weighted)) / total if attention else sp.Integer(0)
+    graph.let(
+        f"bare_layer_{label}", "s", f"mean time of a layer of {label} without attention", maximum(0, share - core)
+    )
 
 
 def _head_weight(

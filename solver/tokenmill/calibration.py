@@ -10,6 +10,7 @@ from tokenmill.calibration_devices import calibrate_devices
 from tokenmill.calibration_experts import fit_experts
 from tokenmill.calibration_fit import write_constants
 from tokenmill.calibration_kernels import fit_kernels
+from tokenmill.calibration_layers import calibrate_layers
 from tokenmill.calibration_links import calibrate_links
 from tokenmill.calibration_memory import calibrate_memory
 from tokenmill.calibration_power import calibrate_power
@@ -42,7 +43,7 @@ def calibrate(into: Path | None = None, own: Path | None = None) -> dict[str, An
     trained = calibrate_training(folder)
     memory = calibrate_memory(folder)
     devices = calibrate_devices(folder)
-    engines = calibrate_serving(folder) | calibrate_power(folder)
+    engines = calibrate_layers(folder) | calibrate_serving(folder) | calibrate_power(folder)
     engines[RESIDUALS] = write_residuals(folder / RESIDUALS)
     single = {"kernels.csv": len(kernels), "experts.csv": len(experts)}
     return {"tables": {**single, **links, **trained, **memory, **devices, **engines}, "folder": str(folder)}

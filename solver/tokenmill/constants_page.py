@@ -21,6 +21,7 @@ TITLES = {
     "kernels.csv": "Single kernels",
     "experts.csv": "Grouped products of experts in serving",
     "links.csv": "Links",
+    "layers.csv": "Cards known by whole layers",
     "engines.csv": "Serving engines",
     "training.csv": "Training over single kernels",
     "memory.csv": "Memory beside counted tensors",

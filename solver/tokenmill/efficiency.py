@@ -7,19 +7,21 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
-from math import exp
+from math import exp, sqrt
 from statistics import median
 from typing import Any
 
 from tokenmill import data
 from tokenmill.catalog import Catalog, Figure
-from tokenmill.lending import CLOCKED, lent_share
+from tokenmill.lending import CLOCKED, HALF, lent_share
 
 GENERIC = "generic"
 ENGINE = ""
 """The chip of a fitted constant that belongs to frameworks of the generic class, whatever the chip."""
 TABLES = ("kernels.csv", "experts.csv", "links.csv", "training.csv", "memory.csv", "devices.csv", "power.csv")
 """Fitted constants below catalog/efficiency: of single kernels, of grouped products of experts, of exchanges, of training over single kernels, of what frameworks hold of memory, of devices of users, of the draw of chips."""
+LAYERS = "layers.csv"
+"""Constants of cards fitted on times of whole layers: a card keeps them to itself, as its hosts and its limits are its own."""
 DRAW = "power_"
 """How constants of the draw of chips begin: they hold at ideal speeds too."""
 ACHIEVED = {"ring_share": "all_gather", "exchange_share": "alltoall"}
@@ -31,7 +33,7 @@ RESIDUALS = ("residuals.csv", "engines_residuals.csv", "memory_residuals.csv")
 READS = ("bandwidth_share", "cache_share", "expert_bandwidth")
 """Shares of memory bandwidth, that of large reads first."""
 DEVICE_READS = "device_bandwidth_share"
-"""What the engines of devices reached of a chip's bandwidth: a chip gives a serving engine no less."""
+"""What the engines of devices reached of a chip's bandwidth, with overheads of their own: the geometric mean with what a relative lends."""
 WIDE = "bf16"
 NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4", "fp16": "bf16"}
 """Formats without measured products, and the format whose kernels resemble theirs."""
@@ -49,6 +51,12 @@ def _fitted() -> Table:
         with (data.path("catalog") / "efficiency" / name).open(encoding="utf-8", newline="") as file:
             found |= {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}
     return found
+
+
+@cache
+def _own_layers() -> Table:
+    with (data.path("catalog") / "efficiency" / LAYERS).open(encoding="utf-8", newline="") as file:
+        return {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}
 
 
 @cache
@@ -122,13 +130,26 @@ def kernel_constants() -> frozenset[str]:
     return frozenset(constant for _, constant, _ in _fitted()) - of_engines
 
 
-def chip_constant(catalog: Catalog, chip_id: str, constant: str, precision: str) -> Figure:
+def chip_constant(catalog: Catalog, chip_id: str, constant: str, precision: str, own: bool = True) -> Figure:
     """Return a fitted constant of a chip, or of its nearest fitted relative (marked a guess), else the median of all.
 
     `constant`: one of `kernel_constants`; `precision`: key of `Chip.peak` ("" where it does not depend on it). A chip
-    whose largest product was measured keeps its own compute share.
+    whose largest product was measured keeps its own compute share. `own`: whether what whole layers of the card told counts.
     """
+    row = _layer_row(chip_id, constant, precision) if own else None
+    if row is not None:
+        return Figure(float(row["value"]), row["unit"], _source(row, chip_id), "calibrated")
     return fitted_figure(catalog, chip_id, constant, precision, _fitted())
+
+
+def _layer_row(chip_id: str, constant: str, precision: str) -> Mapping[str, str] | None:
+    """Return a card's constant from whole layers, in the format asked for or one of its width."""
+    words = (NEAREST.get(precision, precision) if precision in HALF else precision, "")
+    return next((row for word in words if (row := _own_layers().get((chip_id, constant, word)))), None)
+
+
+def _source(row: Mapping[str, str], chip: str) -> str:
+    return f"{row['source']}, {chip}, {row['rows']} rows, median error {float(row['median_error']):.0%}"
 
 
 @lru_cache(maxsize=1024)
@@ -155,9 +176,8 @@ def fitted_figure(catalog: Catalog, chip_id: str, constant: str, precision: str,
         if key is not None:
             row = table[key]
             own = chip in (chip_id, ENGINE) and precision in (wanted, "fp16")
-            source = f"{row['source']}, {chip}, {row['rows']} rows, median error {float(row['median_error']):.0%}"
             value = _lent(catalog, key, chip_id, table)
-            return Figure(value, row["unit"], source, "calibrated" if own and int(row["rows"]) else "guess")
+            return Figure(value, row["unit"], _source(row, chip), "calibrated" if own and int(row["rows"]) else "guess")
     if constant in ("compute_share", "bandwidth_share"):
         return catalog.measured_share(chip_id, precision if constant == "compute_share" else "bandwidth")
     line = {chip.id for chip in catalog.lineage(chip_id)}
@@ -175,7 +195,7 @@ def _lends(catalog: Catalog, constant: str, chip: str, asks: str) -> bool:
 
 def _lent(catalog: Catalog, key: tuple[str, str, str], asks: str, table: Table) -> float:
     """Return a chip's constant as it stands for the chip that asks: shares of matrix units by the power of both; shares of
-    bandwidth raised to what the asking chip's own memory gave as a device of users.
+    bandwidth raised half-way to what the asking chip's own memory gave as a device of users.
     """
     chip, constant, precision = key
     value = float(table[key]["value"])
@@ -185,7 +205,7 @@ def _lent(catalog: Catalog, key: tuple[str, str, str], asks: str, table: Table) 
         return lent_share(value, catalog.chip(chip), catalog.chip(asks), precision)
     own, lenders = table.get((asks, DEVICE_READS, "")), table.get((chip, READS[0], ""))
     if constant in READS and own is not None and lenders is not None:
-        return min(1.0, value * max(1.0, float(own["value"]) / float(lenders["value"])))
+        return min(1.0, value * sqrt(max(1.0, float(own["value"]) / float(lenders["value"]))))
     return value
 
 

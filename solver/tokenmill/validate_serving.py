@@ -17,11 +17,15 @@ from tokenmill import data
 from tokenmill.catalog import load_catalog
 from tokenmill.efficiency import engine_version, residual_class, residuals
 from tokenmill.imports.architecture import load_architecture
+from tokenmill.lending import HALF
 from tokenmill.validate import Compared, Evaluation, Outcome, fitted_half
 from tokenmill.validate_cases import Batch, Prediction, Predictor
 from tokenmill.validate_serving_pairs import compared, loaded
 from tokenmill.validate_serving_rows import Row, measured, read_rows
+from tokenmill_models.collectives import own_pair_share, own_share, ring_share
 from tokenmill_models.energy import WEIGHTS
+from tokenmill_models.operations_attention import cache_share
+from tokenmill_models.roofline import eta_F, eta_W, half_rows
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,8 @@ METRICS = {
     "power": Metric("power_per_chip", ("replica_chips",), lambda chips: 1.0),
     "token": Metric("T_plain", ("moved_plain",), _same),
     "prompt": Metric("prompt_sent", ("flop_prompt",), _same),
-    "layer_decode": Metric("time_plain_0", ("moved_plain_0",), _same),
-    "layer_prompt": Metric("time_prompt_0", ("flop_prompt_0",), _same),
+    "layer_decode": Metric("layer_plain", ("moved_plain_0",), _same),
+    "layer_prompt": Metric("bare_layer_prompt", ("flop_prompt_0",), _same),
     "products": Metric("matmul_plain_0", ("matmul_flop_plain_0",), _same),
 }
 """Metrics of serving rows; of the baseline: constant bandwidth for answers, constant compute for prompts, one power a chip."""
@@ -61,6 +65,15 @@ HALVES = ("engines_half_a.csv", "engines_half_b.csv")
 """Constants of engines fitted on one half of the groups alone: each predicts the rows of the other half."""
 POWER_HALVES = ("power_half_a.csv", "power_half_b.csv")
 """Constants of the draw of chips fitted on either half, by chip."""
+LAYER_HALVES = ("layers_half_a.csv", "layers_half_b.csv")
+"""Constants of cards fitted on whole layers of either half, by chip."""
+CARD_LEAVES = {
+    "compute_share": eta_F.name, "half_rows": half_rows.name, "bandwidth_share": eta_W.name, "cache_share": cache_share.name,
+    "ring_share": ring_share.name, "own_share": own_share.name, "own_pair_share": own_pair_share.name,
+}  # fmt: skip
+"""Leaves of the constants that whole layers tell of a card."""
+OF_FORMAT = {eta_F.name, half_rows.name}
+"""Those that hold for products in 16 bits alone."""
 FOLDS = ("half_a", "half_b")
 PACED = ("inferencemax",)
 """Files of closed loops over many loads, whose chips and layouts are ranked at one pace of the users."""
@@ -103,9 +116,9 @@ def predictors(name: str) -> tuple[tuple[tuple[Row, ...], Predictor], ...]:
 @cache
 def half_table(name: str) -> Mapping[tuple[str, str], float]:
     """Return the constants of a table of one half by engine and symbol, and those of the draw of chips by chip and symbol."""
-    power = dict(zip(HALVES, POWER_HALVES, strict=True))
+    at = HALVES.index(name)
     found: dict[tuple[str, str], float] = {}
-    for file in (name, power[name]):
+    for file in (name, POWER_HALVES[at], LAYER_HALVES[at]):
         path = data.path("catalog") / "efficiency" / file
         if path.exists():
             with path.open(encoding="utf-8", newline="") as text:
@@ -114,17 +127,20 @@ def half_table(name: str) -> Mapping[tuple[str, str], float]:
 
 
 def _symbol(constant: str) -> str:
-    return str(WEIGHTS[constant].name) if constant in WEIGHTS else f"engine_{constant}"
+    if constant in WEIGHTS:
+        return str(WEIGHTS[constant].name)
+    return str(CARD_LEAVES.get(constant, f"engine_{constant}"))
 
 
 def leaves_of(rows: tuple[Row, ...], batch: Batch, table: Mapping[tuple[str, str], float]) -> dict[str, Any]:
     """Return the leaves of a batch's engines and chip as arrays over its layouts, those of `table` in place of the catalogue's."""
     engines = [_engine(rows[int(case)]) for case in batch.cases]
-    draws = {weight.name for weight in WEIGHTS.values()}
+    of_chips = {weight.name for weight in WEIGHTS.values()} | set(CARD_LEAVES.values())
+    wide = batch.precision in HALF
     found: dict[str, Any] = {}
-    for symbol in {symbol for _, symbol in table} & set(batch.values):
+    for symbol in {symbol for _, symbol in table} & set(batch.values) - (set() if wide else OF_FORMAT):
         known = np.broadcast_to(np.asarray(batch.values[symbol], float), batch.cases.shape)
-        keys = [batch.chip] * len(engines) if symbol in draws else engines
+        keys = [batch.chip] * len(engines) if symbol in of_chips else engines
         found[symbol] = np.array([table.get((key, symbol), float(own)) for key, own in zip(keys, known, strict=True)])
     return found
 

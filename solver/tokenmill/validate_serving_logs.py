@@ -17,6 +17,8 @@ from tokenmill.validate import Evaluation, Outcome
 from tokenmill.validate_serving_rows import names
 
 WORDS = {"p50": 50, "p95": 95}
+IN_PROGRESS, AHEAD = 0.5, 1.0
+"""Steps that a request waits for before its stamp, and after it: vLLM prepares a step while another runs (asynchronous scheduling)."""
 NAME = "log"
 LITTLE = 0.2
 """Requests a second of the plan: one replica is enough, the log brings its own times."""
@@ -34,8 +36,10 @@ def _replayed(log: str, setup: Mapping[str, Any]) -> Iterator[Outcome]:
     report = simulate(plan, trace, options=Options(slots=setup["slots"]))
     (pool,) = plan.workloads[NAME].pools
     leaves = plan_leaves(plan.trace, f"{NAME}.{pool.role}")
-    # the engine wrote its own times: what the front end adds until the first token is sent is not in them
-    late = leaves["engine_request"] + leaves["engine_stream"] * report.tpot["p50"]
+    # The engine wrote its own times: what the front end adds until the first token is sent is not in them. It stamps a request when it
+    # looks at its queue, between two steps, so that the rest of the step in progress (half of one) is not in them either; but the
+    # step that it had prepared ahead by then runs first.
+    late = leaves["engine_request"] + (leaves["engine_stream"] + IN_PROGRESS - AHEAD) * report.tpot["p50"]
     first = {word: max(0.0, seconds - late) for word, seconds in report.ttft.items()}
     for figure, simulated in (("ttft", first), ("tpot", report.tpot)):
         for word, percent in WORDS.items():

@@ -11,8 +11,9 @@ EARLY = {"name": "vllm", "version": "0.2", "graph": False}
 """vLLM of 2023: no captured graphs."""
 TINY = 2.0
 """Context of profiles that hold none."""
-CONTEXT = 512.0
-"""Context of decode profiles that do not state it: a guess."""
+HELIX_PROMPT, HELIX_ANSWER = 763.0, 232.0
+"""Mean prompt and answer of the requests that Helix was profiled with: the hour of chats of Azure less prompts over 2048 and answers over
+1024 tokens (Mei et al. 2025, Helix, ASPLOS, section 6.2; the same cut of measured/traces/azure-2023-conv gives these means)."""
 LONGEST = 1e6
 
 
@@ -38,11 +39,12 @@ def splitwise_prompts(entry: Mapping[str, str]) -> Row | str:
 
 
 def helix_layer_profiles(entry: Mapping[str, str]) -> Row | str:
-    """Read the time of one layer on one or several cards of a kind."""
+    """Read the time of one layer on one or several cards of a kind; tokens of prompts are those of several, so that attention hardly counts."""
     card, _, count = entry["gpu"].partition(" x")
     tp = int(count or 1)
     load, prompt = float(entry["x_value"]), entry["phase"] == "prompt"
-    workload = _workload(load if prompt else CONTEXT, 2.0, 1.0 if prompt else load, tp, EARLY, "fp16")
+    lengths = (load, 2.0, 1.0) if prompt else (HELIX_PROMPT, HELIX_ANSWER, load)
+    workload = _workload(*lengths, tp, EARLY, "fp16")
     accelerator = "A100-40" if card == "A100" else card
     group = f"{entry['gpu']}/{tp}"
     case = serving_case(
