@@ -6,13 +6,16 @@ T(b) seconds a replica sustains b/T(b) texts a second, and a request waits for w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import sympy as sp
 
 from tokenmill_models import embedding_leaves as own
 from tokenmill_models import inference_leaves as leaf
+from tokenmill_models import serving_shared
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.batch_inference import rewritten
 from tokenmill_models.formula import Graph, Source, maximum, minimum
@@ -211,19 +214,26 @@ def running_texts(arch: Architecture) -> Role:
     return rewritten(role, own.UNUSED | own.IN_RUN | {leaf.arrival_cv: sp.Integer(1), own.texts: sp.Integer(1)})
 
 
+def _staffed(arch: Architecture, _: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Role, ...]:
+    """Return the pool, on a share of a chip where the file lets it."""
+    role = serving_texts(arch)
+    return (serving_shared.with_share(role) if serving_shared.asked(values.get(serving_shared.KEY)) else role,)
+
+
 STAGE = register_stage(
     StageModel(
         name="embedding",
         doc="Embed or score the texts that requests bring, within a limit on the time of a request: embedding models and rerankers.",
         inputs=own.POOL_INPUTS,
         roles=lambda architecture: (serving_texts(architecture),),
+        staffed=_staffed,
         routes=(Route("embed", ("embed",)),),
         demand=Demand(
             "request", "demand.requests_per_second", "demand.classes", elastic=("demand.at_least", "demand.at_most"),
             seen=("slo.latency",),
         ),
         yields={"cost_per_token": {"input": TOKENS}},
-        axes=own.SHARED_AXES,
+        axes=(*own.SHARED_AXES, serving_shared.AXIS),
     )
 )  # fmt: skip
 RUN = register_stage(

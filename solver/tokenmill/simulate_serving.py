@@ -79,7 +79,10 @@ def _seen(plan: Plan, name: str, trace: Trace) -> Trace:
 
 def _leaves(plan: Plan, name: str, pool: Pool) -> dict[str, float]:
     prefix = f"{name}.{pool.name}" + (f".{next(iter(pool.by_class))}" if pool.by_class else "")
-    return plan_leaves(plan.trace, prefix)
+    found = plan_leaves(plan.trace, prefix)
+    if "cached_tokens" in found:  # what the cache holds of a prompt, for whichever reason
+        found["hit"] = max(found.get("hit", 0.0), found["cached_tokens"] / found["S_in"])
+    return found
 
 
 def _standing(plan: Plan, name: str, trace: Trace, options: Options, base: Path | None) -> list[Standing]:
@@ -89,7 +92,8 @@ def _standing(plan: Plan, name: str, trace: Trace, options: Options, base: Path 
     told = workload_of(plan, name)
     architecture = load_architecture(str(told["model"]), base or Path())
     stage = stages()[plan.workloads[name].stage]
-    made = stage.staffed(architecture, {}, told["values"]) if stage.staffed else stage.roles(architecture)
+    asked = {**told.get("held", {}), **told["values"]}
+    made = stage.staffed(architecture, {}, asked) if stage.staffed else stage.roles(architecture)
     roles = {role.name: role for role in made}
     experts = any(kind.mlp.expert for kind in architecture.layers)
     pools = plan.workloads[name].pools

@@ -1,9 +1,13 @@
 """Several models on one chip, decided against chips of their own; and chips of which a replica takes one device of two."""
 
+import tomllib
+
 import pytest
 
 import tokenmill as tm
 from tokenmill import data
+from tokenmill.simulate import Options, simulate
+from tokenmill.simulate_load import generated
 
 FILE = data.path("problems") / "shared-chips.toml"
 OWN = [(f"workload.{name}.layout.chip_share", "1") for name in ("chat", "code")]
@@ -64,3 +68,27 @@ def test_a_replica_on_one_of_two_devices_of_a_chip_takes_half_of_it():
     (pool,) = plan.workloads["chat"].pools
     assert plan.audit.passed
     assert pool.chips == pool.replicas / 2
+
+
+@pytest.mark.slow
+def test_an_embedder_shares_the_card_of_two_chats():
+    third = {
+        "name": "search", "stage": "embedding", "model": "bge-m3", "layout": {"chip_share": [1, 0.5, 0.25]},
+        "demand": {"requests_per_second": 20, "input_tokens": 300}, "slo": {"latency": {"p95": 0.2}},
+    }  # fmt: skip
+    given = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    for workload in given["workload"]:
+        workload["slo"] = {"ttft": {"p95": 2.0}, "tpot": {"p95": 0.06}}
+    plan = tm.solve(tm.load_problem({**given, "workload": [*given["workload"], third]}))
+    assert plan.audit.passed
+    assert sum(item.chips for item in plan.purchases) == 1
+    (pool,) = plan.workloads["search"].pools
+    assert pool.predicted["latency"]["p95"] <= 0.2
+
+
+@pytest.mark.slow
+def test_a_replay_on_a_part_of_a_chip_takes_as_long_as_the_plan_says():
+    plan = solved(("workload.chat.layout.chip_share", "0.25"), ("workload.code.layout.chip_share", "0.25"))
+    served = simulate(plan, generated(plan, "chat", 400, seed=3), options=Options(workload="chat"))
+    (pool,) = plan.workloads["chat"].pools
+    assert served.tpot["p50"] == pytest.approx(pool.predicted["tpot"]["p50"], rel=0.15)
