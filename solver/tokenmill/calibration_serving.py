@@ -14,7 +14,7 @@ from tokenmill.calibration_fit import RESIDUAL_COLUMNS, SPREAD, Constant, Fitted
 from tokenmill.efficiency import engine_version
 from tokenmill.validate import Outcome, fitted_half, residual_quantiles
 from tokenmill.validate_cases import Predictor
-from tokenmill.validate_serving import HALVES, METRICS, class_of, fold, half_table, pairs
+from tokenmill.validate_serving import HALVES, HIGHEST, METRICS, class_of, fold, half_table, pairs
 from tokenmill.validate_serving_rows import Row, measured
 
 Array = NDArray[np.float64]
@@ -54,6 +54,7 @@ EARLY = Task(
 TASKS = (
     *(Task(engine, "inferencemax", (TOKENS, (("ttft",), FIRST))) for engine in ("vllm", "sglang", "trtllm", "trtllm 1.0")),
     Task("vllm 0.11", "energy_serving", ((("rate",), (STEP, LAYER, SEQUENCE, EXPERT)),)),
+    Task("trtllm 0.17", "vendor_perf", ((("rate",), (STEP, LAYER, SEQUENCE, EXPERT)),)),
     EARLY,
     Task("vllm 0.2", "splitwise_prompts", ((("prompt",), (FIRST[0],)),), EARLY),
 )  # fmt: skip
@@ -114,8 +115,10 @@ def _rows(task: Task) -> tuple[Row, ...]:
 
 @cache
 def _predictor(task: Task) -> Predictor:
+    """Return the predictor of a task's rows, each with the layout that is best by the constants there are."""
     metrics = [metric for names, _ in task.stages for metric in names]
-    return Predictor([row.case for row in _rows(task)], [METRICS[metric].figure for metric in metrics])
+    figures = [METRICS[metric].figure for metric in metrics]
+    return Predictor([row.case for row in _rows(task)], figures, highest=metrics[0] in HIGHEST).held({})
 
 
 def _fit(task: Task, rows: Sequence[Row], part: NDArray[np.bool_]) -> dict[str, float]:

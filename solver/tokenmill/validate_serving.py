@@ -77,7 +77,7 @@ OF_FORMAT = {eta_F.name, half_rows.name}
 FOLDS = ("half_a", "half_b")
 PACED = ("inferencemax",)
 """Files of closed loops over many loads, whose chips and layouts are ranked at one pace of the users."""
-HIGHEST = ("rate_chip",)
+HIGHEST = ("rate_chip", "rate")
 """Metrics of rows that leave the layout open: the highest of those allowed is the prediction."""
 
 

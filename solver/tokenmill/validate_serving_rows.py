@@ -187,13 +187,14 @@ def vendor_perf(entry: Mapping[str, str]) -> Row | str:
     if entry["gpu"] not in names()["accelerators"]:
         return "the catalogue has no such accelerator, or no fitted constants of it"
     most = min(MOST, _number(entry["batch_size"], MOST))
+    apart = (tp,) if entry["engine"] in ATTENDS_APART else ()
     answer = float(entry["osl_tokens"])
     workload: dict[str, Any] = {
         "demand": {
             "input_tokens": float(entry["isl_tokens"]), "output_tokens": answer, "arrivals": {"concurrency": most, "rounds": 1000},
         },
-        "engine": {**_vendor_engine(entry), "chunk": CHUNK, "disaggregated": False},
-        "layout": {"tp": tp, "pp": pp},
+        "engine": {**_vendor_engine(entry), "chunk": CHUNK, "disaggregated": False, "attention_dp": sorted({1, *apart})},
+        "layout": {"tp": sorted({tp, *(tp // dp for dp in apart)}), "pp": pp, "chips": tp * pp},
         "memory_fraction": VENDOR_FRACTION,
         "precision": {"weights": names()["precisions"][entry["weights_dtype"]], "kv": names()["precisions"][entry["kv_dtype"]]},
     }  # fmt: skip
@@ -238,7 +239,12 @@ def _engine_of(software: str) -> dict[str, str]:
     """Return the engine of an offline result; of TensorRT-LLM the release that builds on the TensorRT 10.11 of most rows."""
     if "TensorRT" in software:
         return {"name": "trtllm", "version": "1.0"}
-    return {"name": "sglang" if "SGLang" in software else "vllm"}
+    if "SGLang" in software:
+        return {"name": "sglang"}
+    release = re.search(r"vllm[ -]v?(\d+)\.(\d+)", software.lower())
+    if release is None:
+        return {"name": "vllm"}
+    return {"name": "vllm", "version": ".".join(map(str, max(FIRST_GRAPHS, (int(release[1]), int(release[2])))))}
 
 
 def _vendor_engine(entry: Mapping[str, str]) -> dict[str, str]:
@@ -249,6 +255,8 @@ def _vendor_engine(entry: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+ATTENDS_APART = ("trtllm-pytorch",)
+"""Engines whose tables leave open whether the ranks of a layer attend to sequences of their own."""
 KINDS = {"offline_max_throughput": "whole", "static_batch": "whole", "first_token_latency": "prompts"}
 KIND_REASONS = {
     "online_serving": "a load that arrives: latency at a rate",
@@ -256,6 +264,8 @@ KIND_REASONS = {
     "batch1_latency": "the catalogue has no fitted constants of the chip",
     "static_batch_latency": "a batch in step from prompt to answer",
 }
+FIRST_GRAPHS = (0, 7)
+"""Releases of vLLM before it are nearer to its second engine than to one without captured graphs."""
 VENDOR_FRACTION = 0.93
 """Memory share of offline runs: 90 to 95% of what weights leave, as the tables state."""
 PROFILES = "tokenmill.validate_serving_profiles"

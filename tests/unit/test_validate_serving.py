@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tokenmill.efficiency import engine_version
 from tokenmill.validate import fitted_half, validate
 from tokenmill.validate_cases import Predictor
-from tokenmill.validate_serving import FOLDS, METRICS, fold
+from tokenmill.validate_serving import FOLDS, HIGHEST, METRICS, fold
 from tokenmill.validate_serving_memory import evaluate as reported_cases
-from tokenmill.validate_serving_rows import READERS, lengths, measured, read_rows
+from tokenmill.validate_serving_rows import READERS, lengths, measured, mlperf_inference, read_rows, vendor_perf
 
 ROWS = {
     "inferencemax": 1753,
@@ -71,3 +74,37 @@ def test_tokens_of_a_cache_whose_memory_is_printed():
     tried = [o.fits for o in reported_cases("reported_cases").outcomes if o.fits is not None]
     started = [predicted for measured, predicted in tried if measured]
     assert sum(started) > 0.9 * len(started)
+
+
+@pytest.mark.parametrize(
+    ("software", "engine"),
+    [
+        ("TensorRT 10.11, CUDA 12.9", {"name": "trtllm", "version": "1.0"}),
+        ("vLLM 0.9.0.2.dev108+g71faa1880.d20250730.rocm641, Pytorch 2.7.0", {"name": "vllm", "version": "0.9"}),
+        ("Mango LLMBoost AI Enterprise Platform, vllm-0.9.0.2.dev108", {"name": "vllm", "version": "0.9"}),
+        ("vLLM v0.6.5", {"name": "vllm", "version": "0.7"}),  # captured graphs: nearer to 0.11 than to 0.2
+        ("hipblaslt-8b71e7a, flash-attn-23a2b1c, vllm-a8cff57", {"name": "vllm"}),
+    ],
+)
+def test_an_offline_result_names_the_release_of_its_engine(software, engine):
+    entry = next(e for e in read_rows("mlperf_inference") if e["id"] == "mlperf-0002")
+    row = mlperf_inference(entry | {"software": software})
+    assert {key: row.case.workload["engine"].get(key) for key in engine} == engine
+    assert engine_version(engine["name"], engine.get("version", "")) != "vllm 0.2"
+
+
+def test_the_most_tokens_a_second_are_those_of_the_best_layout_that_a_row_leaves_open():
+    wanted = ("Mixtral-8x7B", "H100", "2")
+    row = next(
+        vendor_perf(e)
+        for e in read_rows("vendor_perf")
+        if (e["model"], e["gpu"], e["tp"]) == wanted and e["kind"] == "offline_max_throughput"
+    )
+    assert not isinstance(row, str)
+    workload = row.case.workload
+    held = [replace(row.case, workload=workload | {"layout": workload["layout"] | {"ep": ep}}) for ep in (1, 2)]
+    rates = [p.figures["tokens_per_second"] for p in Predictor(held, ("tokens_per_second",)).predict() if p]
+    (best,) = Predictor([row.case], ("tokens_per_second",), highest="rate" in HIGHEST).predict()
+    assert best is not None
+    assert rates[0] != rates[1]
+    assert best.figures["tokens_per_second"] == pytest.approx(max(rates))
