@@ -22,13 +22,17 @@ SPREAD = 0.1
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant to fit: its name, where the fit starts, and the range it may take (in its own unit)."""
+    """A constant to fit: its name, where the fit starts, and the range it may take (in its own unit).
+
+    `hold`: weight of its start beside one group of rows; it holds what the rows leave open.
+    """
 
     name: str
     unit: str
     start: float
     low: float
     high: float
+    hold: float = 0.1
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -23,8 +23,8 @@ SCORED = {"inferencemax": ("tpot", "ttft"), "energy_serving": ("power",)}
 """Files and metrics whose residuals give plans their intervals."""
 MOST_ROWS = 40
 """Rows of a group that enter a fit, evenly spread: large sweeps weigh as others do."""
-PRIOR = 0.1
-"""Weight of a constant's start beside one group: it holds what the rows leave open."""
+ALIKE = 0.5
+"""Weight of the start of what engines of one time do alike: their hosts' loop over running sequences, kernels of experts as measured."""
 
 STEP = Constant("step_graph", "s", 5e-4, 1e-6, 5e-3)
 LAYER = Constant("layer_graph", "s", 5e-6, 1e-7, 1e-4)
@@ -46,7 +46,7 @@ class Task:
 
 
 EXPERT = Constant("expert_pace", "1", 1.0, 0.3, 3.0)
-TOKENS = (("tpot",), (STEP, LAYER, SEQUENCE, EXPERT))
+TOKENS = (("tpot",), (STEP, LAYER, replace(SEQUENCE, hold=ALIKE), replace(EXPERT, hold=ALIKE)))
 EARLY = Task(
     "vllm 0.2", "splitwise_profiles",
     ((("token",), (Constant("step_eager", "s", 1e-3, 1e-5, 2e-2), Constant("layer_eager", "s", 3e-4, 1e-5, 2e-3), SEQUENCE)),),
@@ -170,7 +170,8 @@ class _Stage:
     def misses(self, logs: Array) -> Array:
         """Return the weighted logarithms of predicted over measured, and what pulls the constants to their start."""
         predicted = _predict(self.task, {**self.before, **self.named(logs)}, self.metrics, self.part.size)[self.part]
-        return np.concatenate([(np.log(predicted / self.value) * self.weight).ravel(), PRIOR * (logs - self.start)])
+        hold = np.array([constant.hold for constant in self.constants])
+        return np.concatenate([(np.log(predicted / self.value) * self.weight).ravel(), hold * (logs - self.start)])
 
 
 def _predict(task: Task, values: Mapping[str, float], metrics: Sequence[str], count: int) -> Array:
