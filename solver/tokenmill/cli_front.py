@@ -79,6 +79,6 @@ def _cells(point: LoadPoint) -> tuple[str, ...]:
         f"{point.tokens_per_second_per_user:.1f}",
         f"{point.tokens_per_second_per_chip:,.0f}",
         "-" if point.cost_per_million is None else money(point.cost_per_million),
-        f"{point.chips}",
+        f"{point.chips:g}",
         "kept" if point.within else "missed",
     )

@@ -36,7 +36,7 @@ class Candidate:
     role: str
     system: str
     market: str
-    chips: int
+    chips: float
     layout: str
     rate: float | None
     duration: float | None
@@ -81,8 +81,8 @@ def _candidate(column: Column, shares: Sequence[float], paid: Mapping[str, tuple
     price, market = paid.get(column.system, (None, ""))
     hours = column.duration / HOUR if column.duration else 1 / (HOUR * rate) if rate else None
     return Candidate(
-        column.workload, column.role, column.system, market, column.chips, layout_words(column.layout), rate, column.duration,
-        price, None if price is None or hours is None else price * column.chips * hours, column.power_loaded,
+        column.workload, column.role, column.system, market, column.room, layout_words(column.layout), rate, column.duration,
+        price, None if price is None or hours is None else price * column.room * hours, column.power_loaded,
     )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def _picture(rows: Sequence[Candidate]) -> str:
         x = EDGE + _place(count, min(chips), max(chips)) * (WIDTH - 2 * EDGE)
         y = HEIGHT - EDGE - _place(cost, min(costs), max(costs)) * (HEIGHT - 2 * EDGE)
         fill = colour(systems.index(row.system))
-        said = escape(f"{row.system}: {row.layout}; {row.chips} chips; ${row.cost:.4g}")
+        said = escape(f"{row.system}: {row.layout}; {row.chips:g} chips; ${row.cost:.4g}")
         marks.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{fill}" fill-opacity=".7"><title>{said}</title></circle>'
         )
@@ -136,8 +136,8 @@ def _picture(rows: Sequence[Candidate]) -> str:
         for at, name in enumerate(systems)
     ]
     axes = (
-        f'<text x="{EDGE}" y="{HEIGHT - 18}">{min(r.chips for r in shown)} chips</text>'
-        f'<text x="{WIDTH - EDGE}" y="{HEIGHT - 18}" text-anchor="end">{max(r.chips for r in shown)} chips</text>'
+        f'<text x="{EDGE}" y="{HEIGHT - 18}">{min(r.chips for r in shown):g} chips</text>'
+        f'<text x="{WIDTH - EDGE}" y="{HEIGHT - 18}" text-anchor="end">{max(r.chips for r in shown):g} chips</text>'
         f'<text x="4" y="{HEIGHT - EDGE}">${10 ** min(costs):.3g}</text><text x="4" y="{EDGE}">${10 ** max(costs):.3g}</text>'
     )
     return f'<svg width="{WIDTH + 140}" height="{HEIGHT}" role="img">{axes}{"".join(marks)}{"".join(names)}</svg>'
@@ -161,7 +161,7 @@ def lines(rows: Sequence[Candidate]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         yield (
             row.system,
-            f"{row.chips}",
+            f"{row.chips:g}",
             row.layout,
             "" if row.rate is None else f"{row.rate:.4g}/s",
             "" if row.duration is None else quantity(row.duration, "s"),

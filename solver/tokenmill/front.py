@@ -42,7 +42,7 @@ class LoadPoint:
 
     system: str
     market: str
-    chips: int
+    chips: float
     layout: str
     load: float
     tpot: float
@@ -167,7 +167,7 @@ def _point(
     used = shares > 0
     rate = float(1 / (shares[used] / read["rate"][used]).sum())
     times = {name: float((shares[used] * read[name][used]).sum() / shares[used].sum()) for name in FIGURES}
-    system, chips = context.binder.system.id, round(float(read["ranks"][0]) / context.binder.chip.ranks)
+    system, chips = context.binder.system.id, float(read["ranks"][0]) / context.binder.chip.ranks
     answers = rate * float((shares * tokens).sum())
     price, market = paid.get(system, (None, ""))
     return LoadPoint(

@@ -22,7 +22,7 @@ SHOWN = 6  # values of a choice
 DEADLINE = 90 * 86400.0
 LENGTH, RATE, LARGE_COUNT, SMALL_COUNT = 1000, 10, 1e9, 1024  # examples of what has no default
 EXAMPLES: dict[str, Any] = {
-    "ttft": "2 s", "tpot": "50 ms", "e2e": "30 s", "output_tokens": 250, "sequence_length": 4096, "critical_batch": 4096,
+    "ttft": "2 s", "tpot": "50 ms", "e2e": "30 s", "latency": "200 ms", "output_tokens": 250, "requests_per_second": RATE, "sequence_length": 4096, "critical_batch": 4096,
     "min_tokens_per_second": 20, "examples": 100_000,
 }  # fmt: skip
 """Examples of what has no default, by the last word of the key, where one of its kind would mislead."""
