@@ -17,11 +17,11 @@ from tokenmill.milp.highs import Outcome, relax, solve_arrays
 from tokenmill.milp.large import lagrangian, relaxation, solve_large
 from tokenmill.milp.narrow import relaxed
 from tokenmill.milp.objective import objective
+from tokenmill.milp.packing import packing_weights
 from tokenmill.milp.parts import extract, holds, parts
 from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import build_sets
 from tokenmill.milp.structure import fleet_of
-from tokenmill.milp.sums import packing_weights
 from tokenmill.offers import YEAR, Offer
 from tokenmill.problem import Hardware, Horizon, Objective, Problem, Site, Workload
 

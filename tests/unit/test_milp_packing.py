@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import product
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -141,3 +142,19 @@ def test_shares_of_chips_are_laid_beside_whole_ones(replicas):
     assert {g: sum(dict(pattern).get(g, 0) * times for pattern, _, times in laid) for g in replicas} == replicas
     with pytest.raises(SolverError):
         fill({**replicas, 1: 5}, 4, 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_thousands_of_replicas_are_laid_where_they_fit(seed):
+    """What so many domains hold by construction is laid in as many; by the chip, and by what is over half a slot, in no fewer."""
+    rng = Random(seed)
+    fillings = [{8: 1}, {4: 2}, {4: 1, 2: 2}, {2: 4}, {3: 2, 2: 1}, {4: 1, 3: 1}]
+    times = [rng.randrange(0, 1500) for _ in fillings]
+    numbers = {g: sum(each.get(g, 0) * n for each, n in zip(fillings, times, strict=True)) for g in (2, 3, 4, 8)}
+    laid = fill(numbers, 8, sum(times))
+    assert sum(n for _, _, n in laid) <= sum(times)
+    assert all(sum(g * n for g, n in pattern) <= 8 for pattern, _, _ in laid)
+    assert {g: sum(dict(pattern).get(g, 0) * n for pattern, _, n in laid) for g in numbers} == numbers
+    least = max(sum(g * n for g, n in numbers.items()) / 8, numbers[8] + (numbers[4] + numbers[3]) / 2)
+    with pytest.raises(SolverError, match="do not fit"):
+        fill(numbers, 8, int(least) - 1)

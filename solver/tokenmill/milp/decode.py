@@ -201,6 +201,7 @@ def packings(read: Reader) -> tuple[Packing, ...]:
     for s, stock in enumerate(sets.stocks):
         for i, site in enumerate(sets.sites):
             for h, l in () if stock.by_chip else sets.moments:
+                seen: list[Packing] = []
                 for together in companies(build):
                     here = occupants(build, s, i, h, l, together)
                     whole = {g: round(x.value(read.values)) for g, x in here.items()}
@@ -220,8 +221,9 @@ def packings(read: Reader) -> tuple[Packing, ...]:
                             stock.tenure,
                             spans,
                         )
-                        if entry not in found:
-                            found.append(entry)
+                        if entry not in seen:
+                            seen.append(entry)
+                found += seen
     return tuple(found)
 
 

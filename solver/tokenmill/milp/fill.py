@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from math import ceil
 
 from tokenmill.errors import SolverError
-from tokenmill.milp.packing import Pattern
+from tokenmill.milp.packing import Pattern, packing_weights
+
+ROUNDING = 1e-9
 
 Bins = list[tuple[Pattern, int]]  # what one domain holds, and how many domains hold it
 
@@ -28,7 +30,10 @@ def fill(replicas: Mapping[float, int], domain: int, domains: int) -> list[tuple
         found = _search(tuple(sorted(small.items(), reverse=True)), domain, left)
         if found is None:
             raise SolverError(f"{dict(replicas)} do not fit {domains} domains of {domain} chips")
-        bins = sorted(Counter(tuple(sorted(each.items())) for each in found).items())
+        counted: Counter[Pattern] = Counter()
+        for pattern, times in found:
+            counted[pattern] += times
+        bins = sorted(counted.items())
     return result + [(pattern, 1, times) for pattern, times in bins]
 
 
@@ -56,22 +61,24 @@ def _largest_first(small: Mapping[float, int], domain: int) -> Bins:
     return sorted(counted.items())
 
 
-def _search(small: Pattern, domain: int, left: int) -> list[dict[float, int]] | None:
-    """Return bins found by depth-first search over fillings of one domain after another; None where there are none."""
-    dead: set[Pattern] = set()
+def _search(small: Pattern, domain: int, left: int) -> Bins | None:
+    """Return bins found by depth-first search over fillings, each laid as often as it can be first; None where there are none."""
+    dead: set[tuple[Pattern, int]] = set()
+    rules = [dict(zip(dict(small), weights, strict=True)) for weights in packing_weights(tuple(dict(small)), domain)]
 
-    def go(rest: Pattern, bins: int) -> list[dict[float, int]] | None:
+    def go(rest: Pattern, bins: int) -> Bins | None:
         rest = tuple((g, n) for g, n in rest if n)
         if not rest:
             return []
-        if bins == 0 or sum(g * n for g, n in rest) > bins * domain or rest in dead:
+        if any(sum(rule[g] * n for g, n in rest) > bins + ROUNDING for rule in rules) or (rest, bins) in dead:
             return None
         for chosen in _fillings(rest, domain):
-            after = tuple((g, n - chosen.get(g, 0)) for g, n in rest)
-            found = go(after, bins - 1)
-            if found is not None:
-                return [chosen, *found]
-        dead.add(rest)
+            most = min(bins, *(n // chosen[g] for g, n in rest if g in chosen))
+            for times in range(most, 0, -1):
+                found = go(tuple((g, n - times * chosen.get(g, 0)) for g, n in rest), bins - times)
+                if found is not None:
+                    return [(tuple(sorted(chosen.items())), times), *found]
+        dead.add((rest, bins))
         return None
 
     return go(small, left)

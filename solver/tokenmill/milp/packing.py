@@ -87,3 +87,24 @@ def maximal_patterns(sizes: Sequence[float], domain: int) -> tuple[Pattern, ...]
         return all(fill(at + 1, left - n * size, (*chosen, (size, n))) for n in counts)
 
     return tuple(sorted(found)) if fill(0, domain, ()) else ()
+
+
+def packing_weights(sizes: Sequence[float], domain: int) -> list[tuple[float, ...]]:
+    r"""Return shares of a domain that replicas of some sizes take, one tuple a rule that every filling of a domain meets.
+
+    .. math:: \sum_g \frac{g}{D}\, n_g \le 1, \qquad
+       \sum_g \frac{\lfloor g / t \rfloor}{\lfloor D / t \rfloor}\, n_g \le 1 \quad (t = g_1, g_2, \dots)
+
+    | symbol | meaning | unit |
+    |---|---|---|
+    | n, g, D | replicas of a size, their chips, chips of a domain | 1 |
+
+    For sum_g floor(g/t) n_g <= floor(sum_g g n_g / t) (dual feasible functions: Fekete and Schepers 2001). Rules that
+    another implies are left out.
+    """
+    found = {tuple((g // t) / (domain // t) for g in sizes) for t in sizes} | {tuple(g / domain for g in sizes)}
+    return sorted(one for one in found if not any(one != more and _covers(more, one) for more in found))
+
+
+def _covers(more: Sequence[float], one: Sequence[float]) -> bool:
+    return all(a >= b for a, b in zip(more, one, strict=True))

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from tokenmill.milp.blocks import RowBlock
 from tokenmill.milp.constraints.flows import Join, joins
 from tokenmill.milp.constraints.limits import enough
+from tokenmill.milp.packing import packing_weights
 from tokenmill.milp.quantities import Build
-from tokenmill.milp.sums import Sums, packing_weights
+from tokenmill.milp.sums import Sums
 
 Numbers = NDArray[np.int64]
 Rows = dict[str, dict[tuple[Hashable, ...], int]]

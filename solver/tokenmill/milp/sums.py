@@ -1,13 +1,12 @@
 r"""A smaller relaxation: sums of rows in the place of rows, so that columns that only these hold fall out.
 
 Any plan meets any sum of rows that it meets. Packing patterns leave where rows of a stock's domains are added up at the
-weights of :func:`packing_weights`; flows between pools leave where what is sent by, and taken at, all pools that may talk
+weights of :func:`tokenmill.milp.packing.packing_weights`; flows between pools leave where what is sent by, and taken at, all pools that may talk
 is added up. What is left is the relaxation of a programme of far fewer columns, and its bound is one of the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,26 +34,6 @@ class Sums:
     def count(self) -> int:
         """Number of sums."""
         return int(self.total.max(initial=-1)) + 1
-
-
-def packing_weights(sizes: Sequence[int], domain: int) -> list[tuple[float, ...]]:
-    r"""Return shares of a domain that replicas of some sizes take, one tuple a rule that every filling of a domain meets.
-
-    .. math:: \sum_g \frac{\lfloor g / t \rfloor}{\lfloor D / t \rfloor}\, n_g \le 1 \qquad t = 1, g_1, g_2, \dots
-
-    | symbol | meaning | unit |
-    |---|---|---|
-    | n, g, D | replicas of a size, their chips, chips of a domain | 1 |
-
-    For sum_g floor(g/t) n_g <= floor(sum_g g n_g / t) (dual feasible functions: Fekete and Schepers 2001). Rules that
-    another implies are left out.
-    """
-    found = {tuple((g // t) / (domain // t) for g in sizes) for t in (1, *sizes)}
-    return sorted(one for one in found if not any(one != more and _covers(more, one) for more in found))
-
-
-def _covers(more: Sequence[float], one: Sequence[float]) -> bool:
-    return all(a >= b for a, b in zip(more, one, strict=True))
 
 
 def summed(arrays: Arrays, sums: Sums, aside: NDArray[np.bool_]) -> tuple[Arrays, NDArray[np.bool_]]:

@@ -1,21 +1,23 @@
 """A plan in whole numbers for a fleet that falls into parts: commitments rounded, then replicas moment by moment.
 
 In each part commitments are held. Replicas are rounded by size, the largest first: down to whole numbers, what is left
-goes to smaller ones, and the smallest are rounded up; then domains are packed and systems rented. Where that costs more
-than the part's share of the gap, the part is left to the solver, over the columns that its relaxation takes.
+goes to smaller ones, and the smallest are rounded up; then domains are packed and systems rented. While all parts lose
+more than their share of the gap, the solver looks for better numbers of the smallest replicas, part after part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill.milp.eliminate import rows_of
-from tokenmill.milp.highs import Again, solve_arrays
-from tokenmill.milp.parts import extract, held, parts
+from tokenmill.milp.highs import Again, solve_arrays, stop_is_asked
+from tokenmill.milp.parts import Part, extract, held, parts
 from tokenmill.milp.rows import Arrays
 from tokenmill.milp.structure import Fleet
 
@@ -26,6 +28,8 @@ DEARER = 1.5  # what systems cost more where the relaxation has none, so that fe
 NODES = 200  # of a part's tree
 PART = 0.75  # share of the gap that the rounding of parts may take
 INNER = 0.1  # of a part's share, that the solver may leave
+WORKERS = 2  # parts at a time: the solver works beside Python
+LEAST_SECONDS = 5.0
 ROUGH = 1e-4  # gap of a part for which commitments are added
 ROUNDING = 1e-6
 
@@ -60,11 +64,25 @@ class Bit:
     fleet: Fleet
     room: float
     threads: int
-    seconds: float | None
+    left: Left
+
+
+@dataclass
+class Tried:
+    """A part, the cost of its relaxation, and its best plan so far."""
+
+    bit: Bit
+    bound: float
+    values: Floats | None
+
+    @property
+    def lost(self) -> float:
+        """What the plan costs beyond the relaxation."""
+        return 0.0 if self.values is None else float(self.bit.arrays.cost @ self.values) - self.bound
 
 
 def whole(task: Task, hint: Hint, up: float) -> Floats | None:
-    """Return a plan in whole numbers: commitments rounded, then part after part, each adding what it lacks."""
+    """Return a plan in whole numbers: commitments rounded, then all parts, those that lose most looked at again."""
     arrays, fleet = task.arrays, task.fleet
     chosen = _chosen(fleet, hint)
     columns = np.flatnonzero(chosen)
@@ -75,22 +93,40 @@ def whole(task: Task, hint: Hint, up: float) -> Floats | None:
     for numbers in fleet.commitments:
         lower[place[numbers]] = np.maximum(_in_steps(hint.values[numbers], up), lower[place[numbers]])
     pieces = parts(restricted, known.linking)
-    room = PART * task.room
-    for done, piece in enumerate(pieces):
-        seconds = task.left()
-        share = None if seconds is None else max(2.0 * seconds / (len(pieces) - done), 0.5)
-        part = replace(extract(restricted, piece.rows, piece.columns), lower=lower[piece.columns])
-        bit = Bit(part, known.among(piece.columns), room / (len(pieces) - done), task.threads, share)
-        found, lost = _part(bit)
-        if found is None:
+    room = PART * task.room / len(pieces)
+    bits = [_bit(restricted, known, piece, lower, room, task) for piece in pieces]
+    with ThreadPoolExecutor(WORKERS) as workers:
+        tried = [Tried(bit, *found) for bit, found in zip(bits, workers.map(_rounded, bits), strict=True)]
+        _look_again(tried, PART * task.room, task.left, workers)
+    for piece, each in zip(pieces, tried, strict=True):
+        if each.values is None:
+            each.values = _adding(_bit(restricted, known, piece, lower, room, task))
+        if each.values is None:
             return None
-        room = max(room - lost, 0.0)
-        values[piece.columns] = found
-        lower[piece.links] = found[len(piece.own) :]
+        values[piece.columns] = each.values
+        lower[piece.links] = each.values[len(piece.own) :]
     values[known.linking] = lower[known.linking]
     result = np.zeros(len(arrays.lower))
     result[columns] = values
     return result
+
+
+def _bit(arrays: Arrays, fleet: Fleet, piece: Part, lower: Floats, room: float, task: Task) -> Bit:
+    """Return a part with commitments at some lower bounds."""
+    part = replace(extract(arrays, piece.rows, piece.columns), lower=lower[piece.columns])
+    return Bit(part, fleet.among(piece.columns), room, task.threads, task.left)
+
+
+def _look_again(tried: list[Tried], room: float, left: Left, workers: ThreadPoolExecutor) -> None:
+    """Improve parts, those that lose most first, until all together lose no more than there is room for."""
+    for few in (True, False):
+        order = sorted((each for each in tried if each.lost > 0.0), key=lambda each: -each.lost)
+        for first in range(0, len(order), WORKERS):
+            if sum(each.lost for each in tried) <= room or left() == 0.0 or stop_is_asked():
+                return
+            some = order[first : first + WORKERS]
+            for each, values in zip(some, workers.map(partial(_improved, few), some), strict=True):
+                each.values = values
 
 
 def _chosen(fleet: Fleet, hint: Hint) -> NDArray[np.bool_]:
@@ -121,20 +157,16 @@ def _in_steps(relaxed: Floats, up: float) -> Floats:
     return np.diff(np.where(total > 0.5, np.floor(total + up), 0.0), prepend=0.0)
 
 
-def _part(bit: Bit) -> tuple[Floats | None, float]:
-    """Return a part in whole numbers, commitments as they are where that can be, and what it costs beyond its relaxation."""
-    fixed = replace(bit, arrays=_held_back(bit.arrays, bit.fleet.linking))
-    bound, best = _rounded(fixed)
-    if best is None:  # commitments are to be added
-        outcome = solve_arrays(bit.arrays, time_limit=bit.seconds, gap=ROUGH, threads=bit.threads)
-        found = outcome.values
-        return None if found is None else np.where(bit.arrays.integer, np.round(found), found), 0.0
-    smallest = _smallest(bit.fleet) & bit.arrays.integer
-    for free in (smallest & (best > 0.5), smallest):
-        if float(bit.arrays.cost @ best) - bound <= bit.room:
-            break
-        best = _improved(fixed, best, free)
-    return best, float(bit.arrays.cost @ best) - bound
+def _adding(bit: Bit) -> Floats | None:
+    """Return a part in whole numbers, commitments added where need be."""
+    found = solve_arrays(bit.arrays, time_limit=_seconds(bit), gap=ROUGH, threads=bit.threads).values
+    return None if found is None else np.where(bit.arrays.integer, np.round(found), found)
+
+
+def _seconds(bit: Bit) -> float | None:
+    """Return seconds that a part may take of the solver's: some even where none are left, for there is no plan without it."""
+    left = bit.left()
+    return None if left is None else max(0.1 * left, LEAST_SECONDS)
 
 
 def _held_back(arrays: Arrays, which: NDArray[np.bool_]) -> Arrays:
@@ -142,18 +174,21 @@ def _held_back(arrays: Arrays, which: NDArray[np.bool_]) -> Arrays:
     return replace(arrays, upper=np.where(which, arrays.lower, arrays.upper))
 
 
-def _improved(bit: Bit, start: Floats, free: NDArray[np.bool_]) -> Floats:
-    """Return a better plan of a part near one: some replicas free, the others as they are, systems rented where they are."""
-    arrays, fleet = bit.arrays, bit.fleet
-    replicas = (fleet.pools >= 0) & arrays.integer & ~free
-    lower, upper = np.where(replicas, start, arrays.lower), np.where(replicas, start, arrays.upper)
+def _improved(few: bool, tried: Tried) -> Floats | None:
+    """Return a better plan of a part near the one it has: the smallest replicas free (a `few`: those in use), systems
+    rented where they are.
+    """
+    bit, start = tried.bit, tried.values
+    if start is None:
+        return None
+    fleet, arrays = bit.fleet, _held_back(bit.arrays, bit.fleet.linking)
+    free = _smallest(fleet) & (start > 0.5) if few else _smallest(fleet)
+    stays = (fleet.pools >= 0) & arrays.integer & ~free
+    lower, upper = np.where(stays, start, arrays.lower), np.where(stays, start, arrays.upper)
     upper = np.where(_rents(arrays, fleet) & (start < 0.5), lower, upper)
     gap = INNER * bit.room / max(abs(float(arrays.cost @ start)), 1e-12)
-    outcome = solve_arrays(
-        replace(arrays, lower=lower, upper=upper), time_limit=bit.seconds, gap=gap, threads=bit.threads, start=start,
-        nodes=NODES,
-    )  # fmt: skip
-    found = outcome.values
+    near = replace(arrays, lower=lower, upper=upper)
+    found = solve_arrays(near, time_limit=_seconds(bit), gap=gap, threads=bit.threads, start=start, nodes=NODES).values
     if found is None or float(arrays.cost @ found) > float(arrays.cost @ start):
         return start
     return np.where(arrays.integer, np.round(found), found)
@@ -170,7 +205,7 @@ def _rounded(bit: Bit) -> tuple[float, Floats | None]:
     A pass that costs too much is followed by one in which systems cost more where the relaxation rents none, and then by
     those in which room is set aside for what rounding went over.
     """
-    arrays, fleet = bit.arrays, bit.fleet
+    fleet, arrays = bit.fleet, _held_back(bit.arrays, bit.fleet.linking)
     replicas, rents = (fleet.pools >= 0) & arrays.integer, _rents(arrays, fleet)
     bound, best, least, tight = np.inf, None, np.inf, arrays
     for done in range(PASSES):
@@ -194,7 +229,7 @@ def _rounded(bit: Bit) -> tuple[float, Floats | None]:
 def _dive(arrays: Arrays, fleet: Fleet, replicas: NDArray[np.bool_], bit: Bit) -> tuple[Floats | None, Floats | None]:
     """Return the relaxation's values, and those where all but the smallest replicas of a pool are whole."""
     lower, upper = arrays.lower.copy(), arrays.upper.copy()
-    again = Again(arrays, threads=bit.threads, time_limit=bit.seconds)
+    again = Again(arrays, threads=bit.threads)
     loose = values = again.between(lower, upper)
     smallest = _smallest(fleet)
     for size in np.unique(fleet.sizes[replicas])[::-1]:
@@ -232,7 +267,7 @@ def _filled(arrays: Arrays, fleet: Fleet, replicas: NDArray[np.bool_], values: F
     if rest is None:
         return None
     columns = np.flatnonzero(~stays)
-    outcome = solve_arrays(rest, time_limit=bit.seconds, gap=1e-6, threads=bit.threads, nodes=NODES)
+    outcome = solve_arrays(rest, time_limit=_seconds(bit), gap=1e-6, threads=bit.threads, nodes=NODES)
     if outcome.values is None:
         return None
     result = values.copy()
