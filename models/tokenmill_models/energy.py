@@ -14,6 +14,7 @@ DRAW = Source(
     "capped at the limit of the board",
     (
         "matrix units draw while they are fed, however few of their results count: products bound by compute, and the tiles of attention",
+        "block-scaled products in 8 bits add up on the vector units: DeepSeek-AI 2024, DeepSeek-V3 Technical Report, section 3.3.2",
     ),
 )
 

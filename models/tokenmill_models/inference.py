@@ -270,8 +270,18 @@ def _compute_bound(one: Operation) -> sp.Expr:
 
 
 def _fed(one: Operation) -> sp.Expr:
-    """Time [s] in which an operation feeds the matrix units: bound by compute; of attention all, since its tiles are padded."""
-    return _in_engine(one) if one.kind == "attention" else _compute_bound(one)
+    """Time [s] in which an operation feeds the matrix units: bound by compute; of attention all, since its tiles are padded, and of
+    experts in 8 bits, whose sums of every block of scales go through the vector units.
+    """
+    if one.kind == "attention":
+        return _in_engine(one)
+    if one.kind == "expert":
+        return sp.Piecewise(
+            (_compute_bound(one), leaf.bytes_experts > 1.1),
+            (_in_engine(one), leaf.bytes_experts > 0.9),
+            (_compute_bound(one), True),
+        )
+    return _compute_bound(one)
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,17 @@ from tokenmill.validate_serving_rows import Row, measured
 from tokenmill_models.energy import WEIGHTS
 
 TABLE = "power.csv"
-FILE, METRIC = "energy_serving", "power"
+FILE, METRIC, SPEED = "energy_serving", "power", "rate"
+SMALL = 1e-3
+"""A constant so small that the draw of no row is capped."""
 CONSTANTS = (
     Constant("power_base", "1", 0.4, 0.01, 1.0),
     Constant("power_compute", "1", 1.5, 0.01, 5.0),
     Constant("power_memory", "1", 0.3, 0.01, 2.0),
     Constant("power_pipes", "1", 0.3, 0.01, 1.0),
 )
-PRIOR = 0.1
-"""Weight of a constant's start beside one group: it holds what the rows leave open."""
+PRIOR = 0.5
+"""Weight of a constant's start beside one group: what chips do alike holds where few models tell a constant."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,10 @@ def calibrate_power(folder: Path) -> dict[str, int]:
         errors = np.full(draws.half.size, np.nan)
         for name, engines, part in zip(POWER_HALVES, HALVES, (draws.half, ~draws.half), strict=True):
             if part.any():
-                values = _fit(draws, part, engines)
+                values = _fit(draws, part)
                 found[name] += _records(draws.chip, values, int(part.sum()), np.empty(0))
                 errors[~part] = np.abs(_predict(draws, values, engines) / draws.watts - 1)[~part]
-        values = _fit(draws, np.ones(draws.half.size, bool), None)
+        values = _fit(draws, np.ones(draws.half.size, bool))
         found[TABLE] += _records(draws.chip, values, draws.half.size, errors[np.isfinite(errors)])
     for name, constants in found.items():
         write_constants(constants, folder / name)
@@ -65,7 +67,7 @@ def _rows() -> tuple[Row, ...]:
 
 @cache
 def _predictor() -> Predictor:
-    return Predictor([row.case for row in _rows()], [METRICS[METRIC].figure])
+    return Predictor([row.case for row in _rows()], [METRICS[name].figure for name in (METRIC, SPEED)])
 
 
 def _draws() -> Sequence[Draws]:
@@ -80,26 +82,41 @@ def _draws() -> Sequence[Draws]:
     return found
 
 
-def _fit(draws: Draws, part: NDArray[np.bool_], engines: str | None) -> dict[str, float]:
-    """Return the constants fitted on the rows of `part`, groups alike, at the speeds that the table `engines` predicts (None: of all rows)."""
+def _fit(draws: Draws, part: NDArray[np.bool_]) -> dict[str, float]:
+    """Return the constants fitted on the rows of `part`, groups alike, at the speeds that were measured."""
     from scipy.optimize import least_squares
 
     start, low, high = (np.log([getattr(c, side) for c in CONSTANTS]) for side in ("start", "low", "high"))
-
-    def named(logs: Array) -> dict[str, float]:
-        return dict(zip((c.name for c in CONSTANTS), np.exp(logs).tolist(), strict=True))
+    idle, limit, uses = _uses(draws)
 
     def misses(logs: Array) -> Array:
-        error = np.log(_predict(draws, named(logs), engines) / draws.watts) * draws.weight
-        return np.concatenate([error[part], PRIOR * (logs - start)])
+        watts = idle + (limit - idle) * np.minimum(1.0, uses @ np.exp(logs))
+        return np.concatenate([(np.log(watts / draws.watts) * draws.weight)[part], PRIOR * (logs - start)])
 
-    found = least_squares(misses, start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD, diff_step=1e-2)
-    return named(found.x)
+    found = least_squares(misses, start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD)
+    return dict(zip((c.name for c in CONSTANTS), np.exp(found.x).tolist(), strict=True))
 
 
-def _predict(draws: Draws, values: Mapping[str, float], engines: str | None) -> Array:
-    """Return the watts of a chip of every row."""
-    figure = METRICS[METRIC].figure
+def _uses(draws: Draws) -> tuple[Array, Array, Array]:
+    """Return idle draw and limit [W], and of every row what each constant multiplies [1], at the measured speed.
+
+    The formula of draw is linear below its cap, so that it tells its factors itself.
+    """
+    names = [constant.name for constant in CONSTANTS]
+    idle = _predict(draws, dict.fromkeys(names, 0.0))
+    limit = _predict(draws, {**dict.fromkeys(names, 0.0), names[0]: 1.0})
+    slower = np.array([_rows()[i].values[SPEED] for i in draws.at]) / _predict(draws, {}, figure=METRICS[SPEED].figure)
+    columns = []
+    for name in names:
+        watts = _predict(draws, {**dict.fromkeys(names, 0.0), name: SMALL})
+        columns.append((watts - idle) / (limit - idle) / SMALL * (1.0 if name == names[0] else slower))
+    return idle, limit, np.stack(columns, 1)
+
+
+def _predict(
+    draws: Draws, values: Mapping[str, float], engines: str | None = None, figure: str = METRICS[METRIC].figure
+) -> Array:
+    """Return a figure of the rows of a chip, at the speeds that the table `engines` predicts (None: the catalogue's)."""
     found = np.full(len(_rows()), np.nan)
     weights = {WEIGHTS[name].name: value for name, value in values.items()}
     for batch in _predictor().batches:

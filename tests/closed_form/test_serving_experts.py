@@ -119,3 +119,15 @@ def test_the_mean_rank_reads_the_mean_of_the_draws(ranks, tokens):
     mean = 256 / ranks * (1 - (1 - 8 / 256) ** tokens)
     assert found["unread_plain_1"] == pytest.approx(1 - mean / found["touched_plain_1"])
     assert 0 < found["spare_plain"] < found["moved_plain"]
+
+
+def test_experts_in_eight_bits_and_attention_feed_matrix_units_for_as_long_as_they_run():
+    """Eight sequences: all else is bound by memory. In 16 bits experts feed them not at all, in 8 for their whole time."""
+    role, counts = role_of("experts", "decode"), [kind.count for kind in WIDE.layers]
+    fed = {width: evaluate(role, WIDE, axis__batch=8.0, precision__experts=width) for width in (2.0, 1.0)}
+    for width, found in fed.items():
+        attention = sum(count * found[f"core_plain_{i}"] for i, count in enumerate(counts))
+        assert found["pipes_plain"] - attention == pytest.approx(
+            (width < 2) * counts[1] * found["expert_plain_1"], abs=1e-12
+        )
+    assert fed[1.0]["expert_plain_1"] > 0
