@@ -11,6 +11,7 @@ from tokenmill.problem import Objective, Problem
 if TYPE_CHECKING:
     from tokenmill.catalog import Catalog
     from tokenmill.plan import Plan
+    from tokenmill.searches import Searches
 
 SMALLEST, FASTEST, CHEAPEST = "smallest", "fastest", "cheapest"
 
@@ -49,18 +50,20 @@ def answers(
     ProblemError
         For what the problem asks and the product cannot do, in words.
     """
-    from tokenmill.api import solve
+    from tokenmill.api import solve_found
+    from tokenmill.searches import Searches
 
+    searches = Searches()
     return [
-        Answer(name, solve(asked, time_limit=time_limit, gap=gap, catalog=catalog))
-        for name, asked in _asked(problem, catalog)
+        Answer(name, solve_found(asked, time_limit=time_limit, gap=gap, catalog=catalog, searches=searches)[0])
+        for name, asked in _asked(problem, catalog, searches)
     ]
 
 
-def _asked(problem: Problem, catalog: Catalog | None) -> Iterator[tuple[str, Problem]]:
+def _asked(problem: Problem, catalog: Catalog | None, searches: Searches) -> Iterator[tuple[str, Problem]]:
     from tokenmill.api import prepare
 
-    found = prepare(problem, catalog)
+    found = prepare(problem, catalog, searches)
     cost, chips = Objective("cost"), Objective("chips")
     columns = [c for item in found.searched for role in item.columns.columns.values() for c in role]
     smallest = problem

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tokenmill.milp.solution import Running
     from tokenmill.offers import Offer
     from tokenmill.plan import Plan
+    from tokenmill.searches import Searches
     from tokenmill_models.stage import StageModel
 
 
@@ -40,9 +41,17 @@ def solve(
 
 
 def solve_found(
-    problem: Problem, *, time_limit: float | str | None = None, gap: float | None = None, catalog: Catalog | None = None
+    problem: Problem,
+    *,
+    time_limit: float | str | None = None,
+    gap: float | None = None,
+    catalog: Catalog | None = None,
+    searches: Searches | None = None,
 ) -> tuple[Plan, Found, Any]:
-    """Return the plan of `solve`, what stood before the programme, and the programme's own solution."""
+    """Return the plan of `solve`, what stood before the programme, and the programme's own solution.
+
+    `searches`: shared with other solves on this catalogue.
+    """
     from tokenmill import fleet
     from tokenmill.closed_loop import cases
     from tokenmill.cost_apart import with_costs_apart
@@ -52,7 +61,7 @@ def solve_found(
 
     start = time.perf_counter()
     asked, problem = problem, fleet.planned(problem)
-    found = prepare(problem, catalog)
+    found = prepare(problem, catalog, searches)
     fleet.adapt(problem, found)
     best: Any = None
     limit, spent = problem.time_limit if time_limit is None else _seconds(time_limit), 0.0
@@ -182,14 +191,14 @@ def catalog_for(problem: Problem, catalog: Catalog | None) -> Catalog:
     return data.with_chips(stated) if stated else data
 
 
-def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
+def prepare(problem: Problem, catalog: Catalog | None = None, searches: Searches | None = None) -> Found:
     """Return offers, arcs, demand and pruned columns of a problem (everything before the programme)."""
-    from tokenmill.candidates.search import search
     from tokenmill.closed_loop import closed
     from tokenmill.nearness import search_near
+    from tokenmill.searches import Searches
     from tokenmill.topology import site_graph
 
-    found = offered(problem, catalog)
+    found, searches = offered(problem, catalog), searches or Searches()
     data, hardware = found.catalog, problem.hardware
     systems = tuple(data.system(name) for name in dict.fromkeys(offer.system for offer in found.offers))
     network = data.network(hardware.fabric) if hardware.fabric else None
@@ -197,7 +206,7 @@ def prepare(problem: Problem, catalog: Catalog | None = None) -> Found:
     for workload in problem.workloads:
         ask = ask_of(problem, workload, data, found.offers)
         stage = found.stages[workload.name] = ask.stage
-        found.searched.append(search_near(ask, search))
+        found.searched.append(search_near(ask, searches.search))
         if closed(workload, stage):
             found.closed.add(workload.name)
             found.demand[workload.name] = np.ones((problem.horizon.periods, len(problem.horizon.slices)))

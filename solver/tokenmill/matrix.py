@@ -103,10 +103,11 @@ def matrix(
     plan, found, solution = solve_found(problem, time_limit=time_limit, catalog=catalog)
     used = [item.column for item in (*solution.running, *solution.runs)]
     rows = []
+    moved: dict[Any, Plan] = {}
     for name, work in plan.workloads.items():
         levers = _levers(found, name, used)
         if check and plan.cost.total:
-            levers = [_tried(lever, problem, plan, name, found, time_limit, catalog) for lever in levers]
+            levers = [_tried(lever, problem, plan, name, found, time_limit, catalog, moved) for lever in levers]
         order = sorted(
             levers, key=lambda lever: (lever.elasticity if lever.resolved is None else lever.resolved - 1, lever.name)
         )
@@ -206,17 +207,24 @@ def _tried(
     found: Found,
     time_limit: float | str | None,
     catalog: Catalog | None,
+    known: dict[Any, Plan],
 ) -> Lever:
-    """Return a lever with the cost at CHANGE times it, everything chosen anew, where the problem can move it."""
+    """Return a lever with the cost at CHANGE times it, everything chosen anew, where the problem can move it.
+
+    `known`: plans by what was moved, of which workloads on the same chips need one alone.
+    """
     from tokenmill.api import solve
 
     keys = CHECKED.get(lever.name)
     if keys is None:
         return lever
-    chips = {found.catalog.system(pool.system).chip for pool in plan.workloads[workload].pools}
-    moved = {chip: {**problem.assume.chip.get(chip, {}), **_moved(found.catalog, chip, keys)} for chip in sorted(chips)}
-    assume = replace(problem.assume, chip={**problem.assume.chip, **moved})
-    better = solve(replace(problem, assume=assume), time_limit=time_limit, catalog=catalog)
+    chips = sorted({found.catalog.system(pool.system).chip for pool in plan.workloads[workload].pools})
+    what = (lever.name, *chips)
+    if what not in known:
+        moved = {chip: {**problem.assume.chip.get(chip, {}), **_moved(found.catalog, chip, keys)} for chip in chips}
+        assume = replace(problem.assume, chip={**problem.assume.chip, **moved})
+        known[what] = solve(replace(problem, assume=assume), time_limit=time_limit, catalog=catalog)
+    better = known[what]
     cost, before = better.cost.by_workload.get(workload), plan.cost.by_workload.get(workload)
     return lever if cost is None or not before else replace(lever, resolved=cost / before)
 

@@ -56,21 +56,28 @@ def sweep(
     combinations = [dict(zip(over, values, strict=True)) for values in product(*over.values())]
     problems = [with_values(source, chosen, tuple(overrides)) for chosen in combinations]
     workers = min(len(problems), processes or cpu_count() or 1)
+    size = -(-len(problems) // workers)
+    parts = [problems[at : at + size] for at in range(0, len(problems), size)]
     if workers == 1:
-        plans = [_solved(problem, time_limit) for problem in problems]
+        solved = [_solved(part, time_limit) for part in parts]
     else:
         with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-            plans = list(pool.map(_solved, problems, [time_limit] * len(problems)))
+            solved = list(pool.map(_solved, parts, [time_limit] * len(parts)))
+    plans = [plan for part in solved for plan in part]
     return [
         Point({key: str(value) for key, value in chosen.items()}, plan)
         for chosen, plan in zip(combinations, plans, strict=True)
     ]
 
 
-def _solved(problem: Problem, time_limit: float | None) -> Plan:
-    from tokenmill.api import solve
+def _solved(problems: Sequence[Problem], time_limit: float | None) -> list[Plan]:
+    """Return the plans of problems; layouts that several of them choose from are searched once."""
+    from tokenmill.api import solve_found
+    from tokenmill.catalog import load_catalog
+    from tokenmill.searches import Searches
 
-    return solve(problem, time_limit=time_limit)
+    catalog, searches = load_catalog(), Searches()
+    return [solve_found(problem, time_limit=time_limit, catalog=catalog, searches=searches)[0] for problem in problems]
 
 
 def with_values(
