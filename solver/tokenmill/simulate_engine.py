@@ -28,7 +28,8 @@ class Times(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds an engine: `tokens` of a step, `slots` (most sequences), `room` (KV tokens), `waste` (unused tokens a sequence).
+    """What holds an engine: `tokens` of a step, `slots` (most sequences), `room` (KV tokens), `waste` (unused tokens a sequence,
+    less those that it shares with others).
 
     `prefills`: whether it computes prompts; else they come computed.
     """

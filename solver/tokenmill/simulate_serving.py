@@ -133,13 +133,17 @@ def _most_batch(told: Mapping[str, Any], options: Options) -> float | None:
 
 
 def _limits(pool: Pool, leaves: Mapping[str, float], groups: int, most: float | None) -> Limits:
-    """Return what holds one group: its share of the replica's KV room and slots."""
+    """Return what holds one group: its share of the replica's KV room and slots.
+
+    A prefix that sequences share is taken off the room once, and off each sequence: it counts as so much less of its waste.
+    """
     prefills = pool.role == "mixed"
     tokens = leaves["chunk"] if prefills else float("inf")
     slots = ceil((most if most is not None else MOST_SLOTS) / groups)
-    room = float(pool.predicted["kv_tokens"]) / groups
+    shared = leaves["kv_shared"] / leaves["kv_token"] if leaves.get("kv_shared") else 0.0
+    room = (float(pool.predicted["kv_tokens"]) - leaves.get("prefix_count", 1.0) * shared * leaves["d_a"]) / groups
     slots = int(max(1, min(slots, tokens - 1, room / 2)))
-    return Limits(tokens, slots, room, leaves.get("engine_block", 0.0) / 2, prefills)
+    return Limits(tokens, slots, room, leaves.get("engine_block", 0.0) / 2 - shared, prefills)
 
 
 def _requests(trace: Trace, first: Standing, options: Options, pools: Sequence[Standing]) -> Requests:

@@ -1,9 +1,12 @@
 """Problem files of serving, each held to its answer in words by figures with reasons of their own."""
 
+import numpy as np
 import pytest
 
 import tokenmill as tm
 from tokenmill import data
+from tokenmill.imports.traces import Trace
+from tokenmill.simulate import Options, simulate
 
 
 def solved(name, *overrides):
@@ -86,3 +89,25 @@ def test_batch_answers_fill_the_troughs_of_a_chat():
     for asked, more in ((0.001, False), (0.97 * idle * each, False), (1.06 * idle * each, True)):
         other = tm.solve(tm.load_problem(file, [(rate, f"{asked:.4f}")]))
         assert (sum(bought.chips for bought in other.purchases) > chips) == more
+
+
+@pytest.mark.slow
+def test_a_replay_holds_a_shared_prefix_once():
+    """100 requests at once on a card with room for 37 of their own: with 6000 of 6400 tokens shared all of them run, and none waits its turn."""
+    plan, _ = solved("shared-prefix", ("workload.chat.demand.requests_per_second", "1.2"))
+    count = 100
+    together = Trace("at once", "generated", np.arange(count) * 1e-3, np.full(count, 6400.0), np.full(count, 200.0))
+    served = simulate(plan, together, options=Options())
+    (use,) = served.pools.values()
+    bare, _ = solved(
+        "shared-prefix",
+        ("workload.chat.demand.requests_per_second", "1.2"),
+        ("workload.chat.demand.prefix.tokens", "0"),
+    )
+    waited = simulate(bare, together, options=Options())
+    assert served.refused == waited.refused == 0
+    answer = 200 * served.tpot["p50"]  # whoever had no room would wait for an answer to end
+    assert served.ttft["p95"] < answer / 2
+    assert waited.ttft["p95"] > answer
+    assert use.preemptions == 0
+    assert use.prefix_hit == pytest.approx(6000 / 6400, rel=0.01)
