@@ -211,3 +211,21 @@ def test_a_plan_of_parts_passes_the_audit(monkeypatch):
     assert plan.residual <= 1e-6
     assert plan.termination.gap is not None
     assert plan.termination.bound <= plan.termination.objective
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_same_fleet_in_another_order_gives_the_same_plan_to_the_byte(seed):
+    problem, columns, offers, links, demand = fleet(seed)
+    (pool,) = columns
+    turned = replace(pool, columns={role: of[::-1] for role, of in reversed(pool.columns.items())})
+    sites = replace(problem, hardware=replace(problem.hardware, sites=problem.hardware.sites[::-1]))
+    found = []
+    for asked, pools, market, arcs in ((problem, pool, offers, links), (sites, turned, offers[::-1], links[::-1])):
+        build = formulate(build_sets(asked, (pools,), market, arcs, demand, demand)).build
+        arrays = build.programme.arrays(objective(build, asked.objectives[0], 0))
+        for _ in range(2):
+            outcome = solve_large(arrays, fleet_of(build), gap=0.2)
+            assert outcome is not None
+            assert outcome.values is not None
+            found.append((outcome.objective, outcome.bound, outcome.values.tobytes()))
+    assert found[1:] == found[:-1]
