@@ -64,7 +64,9 @@ ALL_TRAINED = Inputs()
 
 
 def _norms(kind: LayerKind, needed: Needed) -> Saved:
-    """A part of a layer (mixer, MLP) keeps the input of its norm, the normed input where a product needs it, a mask of dropout."""
+    """A part of a layer (mixer, MLP) keeps the input of its norm, the normed input where a product needs it, a mask of dropout; parts
+    that stand side by side have one input.
+    """
     width = arch_leaf("hidden") / leaf.vector_split
     saved = Saved(ZERO)
     for part in (kind.mixer, kind.mlp):
@@ -72,7 +74,8 @@ def _norms(kind: LayerKind, needed: Needed) -> Saved:
             continue
         readers = [m for m in (*part.matrices, *getattr(part, "expert", ())) if m.split != "row"]
         normed = width * leaf.bytes_operand * maximum(*(needed(m) for m in readers))
-        saved += Saved(width * (leaf.bytes_residual + leaf.dropout * leaf.BYTES_MASK) + normed, normed)
+        entry = ZERO if kind.parallel and part is kind.mlp else leaf.bytes_residual
+        saved += Saved(width * (entry + leaf.dropout * leaf.BYTES_MASK) + normed, normed)
     return saved
 
 

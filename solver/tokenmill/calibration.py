@@ -14,6 +14,7 @@ from tokenmill.calibration_layers import calibrate_layers
 from tokenmill.calibration_links import calibrate_links
 from tokenmill.calibration_memory import calibrate_memory
 from tokenmill.calibration_power import calibrate_power
+from tokenmill.calibration_runs import calibrate_runs
 from tokenmill.calibration_serving import RESIDUALS, calibrate_serving, write_residuals
 from tokenmill.calibration_training import calibrate_training
 from tokenmill.catalog import load_catalog
@@ -45,5 +46,6 @@ def calibrate(into: Path | None = None, own: Path | None = None) -> dict[str, An
     devices = calibrate_devices(folder)
     engines = calibrate_layers(folder) | calibrate_serving(folder) | calibrate_power(folder)
     engines[RESIDUALS] = write_residuals(folder / RESIDUALS)
+    several = calibrate_runs(folder)
     single = {"kernels.csv": len(kernels), "experts.csv": len(experts)}
-    return {"tables": {**single, **links, **trained, **memory, **devices, **engines}, "folder": str(folder)}
+    return {"tables": {**single, **links, **trained, **memory, **devices, **engines, **several}, "folder": str(folder)}

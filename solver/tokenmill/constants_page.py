@@ -25,6 +25,7 @@ TITLES = {
     "engines.csv": "Serving engines",
     "training.csv": "Training over single kernels",
     "memory.csv": "Memory beside counted tensors",
+    "runs.csv": "Runs of several pools",
     "power.csv": "Draw of chips",
 }
 """Tables of the page, in its order. Constants of users' devices (devices.csv) are one set a device, and too many to print."""

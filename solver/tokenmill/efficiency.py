@@ -18,8 +18,17 @@ from tokenmill.lending import CLOCKED, HALF, lent_share
 GENERIC = "generic"
 ENGINE = ""
 """The chip of a fitted constant that belongs to frameworks of the generic class, whatever the chip."""
-TABLES = ("kernels.csv", "experts.csv", "links.csv", "training.csv", "memory.csv", "devices.csv", "power.csv")
-"""Fitted constants below catalog/efficiency: of single kernels, of grouped products of experts, of exchanges, of training over single kernels, of what frameworks hold of memory, of devices of users, of the draw of chips."""
+TABLES = (
+    "kernels.csv",
+    "experts.csv",
+    "links.csv",
+    "training.csv",
+    "memory.csv",
+    "runs.csv",
+    "devices.csv",
+    "power.csv",
+)
+"""Fitted constants below catalog/efficiency: of single kernels, of grouped products of experts, of exchanges, of training over single kernels, of what frameworks hold of memory, of runs of several pools, of devices of users, of the draw of chips."""
 LAYERS = "layers.csv"
 """Constants of cards fitted on times of whole layers: a card keeps them to itself, as its hosts and its limits are its own."""
 DRAW = "power_"
@@ -28,12 +37,14 @@ ACHIEVED = {"ring_share": "all_gather", "exchange_share": "alltoall"}
 """Shares of a link, and the collective whose achieved bandwidth stands for them where neither a chip nor a relative was fitted."""
 OF_LINKS = ("ring_", "switch_", "exchange_", "own_")
 """How constants of exchanges begin: chips with links of their own and cards on a host's lend them to their own kind alone."""
-RESIDUALS = ("residuals.csv", "engines_residuals.csv", "memory_residuals.csv")
-"""Quantiles of measured over predicted on rows left out of the fits: of training, of serving engines, of the memory of fine-tuning."""
+RESIDUALS = ("residuals.csv", "engines_residuals.csv", "memory_residuals.csv", "runs_residuals.csv")
+"""Quantiles of measured over predicted on rows left out of the fits: of training, of serving engines, of memory in training, of runs of several pools."""
 READS = ("bandwidth_share", "cache_share", "expert_bandwidth")
 """Shares of memory bandwidth, that of large reads first."""
 DEVICE_READS = "device_bandwidth_share"
 """What the engines of devices reached of a chip's bandwidth, with overheads of their own: the geometric mean with what a relative lends."""
+RUN_OF_PARTS = "run of parts"
+"""The class of residuals of a run as a whole, made of pools that are predicted apart."""
 WIDE = "bf16"
 NEAREST = {"int8": "fp8", "fp6": "fp8", "int4": "fp4", "fp16": "bf16"}
 """Formats without measured products, and the format whose kernels resemble theirs."""
@@ -107,12 +118,19 @@ def intervals(
     """
     found: dict[str, tuple[float, float]] = {}
     classes = (*residual_classes(catalog, chip_id, sparse), engine)
-    for figure, scaled in FOLLOW.items():
+    for figure in FOLLOW:
         quantiles = quantiles_of(stage, figure, classes)
-        for name in scaled if quantiles is not None else ():
-            if name in figures and quantiles is not None:
-                ends = sorted(figures[name] * exp(scaled[name] * quantile) for quantile in quantiles)
-                found[name] = (ends[0], ends[1])
+        found |= scaled(figures, figure, quantiles) if quantiles is not None else {}
+    return found
+
+
+def scaled(figures: Mapping[str, float], figure: str, quantiles: tuple[float, float]) -> dict[str, tuple[float, float]]:
+    """Return the intervals [low, high] of the figures that follow one whose quantiles of log(measured/predicted) are given."""
+    found: dict[str, tuple[float, float]] = {}
+    for name, power in FOLLOW.get(figure, {figure: 1}).items():
+        if name in figures:
+            low, high = sorted(figures[name] * exp(power * quantile) for quantile in quantiles)
+            found[name] = (low, high)
     return found
 
 

@@ -31,6 +31,7 @@ RESOURCES = {
 EVIDENCE = ("guess", "claim", "datasheet", "calibrated", "measured")
 # figures of the fullest moment, which classes do not average
 GREATEST = ("memory", "kv_tokens", "max_batch")
+NOTHING = ClassFigures({}, {}, {}, {}, {})
 PERCENTILES = ("p50", "p95", "p99")
 
 
@@ -123,7 +124,7 @@ def class_weights(column: Column, rows: Sequence[Running]) -> dict[int, float]:
 def whole_run(records: Iterable[Evaluated], pools: Collection[str]) -> ClassFigures:
     """Return the figures of a run as a whole, which no pool of it shows; empty where there is none."""
     whole = (record for record in records if record.role not in pools)
-    return next((next(iter(record.classes.values())) for record in whole), ClassFigures({}, {}, {}, {}, {}))
+    return next((next(iter(record.classes.values())) for record in whole), NOTHING)
 
 
 def normalised(times: Mapping[str, float | None]) -> dict[str, float]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import csv
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import exp, log
 from statistics import median
 from typing import Any
 
@@ -24,7 +25,7 @@ from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.errors import TokenmillError
 from tokenmill.imports.architecture import load_architecture
 from tokenmill.reading import load_problem
-from tokenmill.validate import Evaluation, Outcome, fitted_half
+from tokenmill.validate import Evaluation, Outcome, fitted_half, log_quantiles
 from tokenmill.validate_cases import stage_of
 from tokenmill_models.stage import stages
 
@@ -32,15 +33,24 @@ MEASURED, UNTIL = "measured_", "until_"
 SCALES = 4.0
 """What a row leaves open is sought from 1/16 to 16 of what stands there."""
 CLOSE = 0.1
+FOLDS = ("even", "odd")
+LEAST_ROWS = 8
+"""Rows that residuals are of at least."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A row with what its quickest plan is predicted to do: figures by name, empty where it was refused (`reason`)."""
+    """A row with what its quickest plan is predicted to do: figures by name, empty where it was refused (`reason`); the plan `held`."""
 
     row: Mapping[str, str]
     figures: Mapping[str, float]
     reason: str = ""
+    held: Held | None = None
+
+    @property
+    def fold(self) -> str:
+        """The half of the groups that the row is in."""
+        return FOLDS[0] if fitted_half(self.row["group"]) else FOLDS[1]
 
     def measured(self) -> Iterator[tuple[str, float]]:
         """Yield the name and the value of every figure that was measured."""
@@ -104,28 +114,52 @@ def _quickest(row: Mapping[str, str], stage: str, catalog: Catalog) -> Run:
     columns = [column for role in found.columns.columns.values() for column in role]
     if not columns:
         return Run(row, {}, "refused: no layout keeps the rules")
-    best = min(columns, key=lambda column: (column.duration or 0.0, column.key))
-    return Run(row, figures_of(best, found))
+    held = hold(min(columns, key=lambda column: (column.duration or 0.0, column.key)), found)
+    return Run(row, held.figures({}), held=held)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A run of one layout, to be evaluated with other constants: what its program computes of its leaves and of the ports of its parts.
+
+    `links`: a leaf's symbol, the part and the port that give it.
+    """
+
+    compiled: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    wanted: Mapping[str, Any]
+    values: Mapping[str, Any]
+    links: tuple[tuple[str, str, str], ...]
+    parts: Mapping[str, Held]
+
+    def figures(self, constants: Mapping[str, float]) -> Mapping[str, float]:
+        """Return the wanted figures with some leaves replaced by `constants` (by symbol name), here and in all parts."""
+        values = {**self.values, **{name: value for name, value in constants.items() if name in self.values}}
+        ports = {name: part.figures(constants) for name, part in self.parts.items()}
+        values |= {symbol: ports[part][port] for symbol, part, port in self.links}
+        results = self.compiled(values)
+        return {name: float(np.max(results[symbol.name])) for name, symbol in self.wanted.items()}
+
+
+def hold(column: Column, found: Searched) -> Held:
+    """Return a run as a whole, ready to be evaluated."""
+    return _held(column, found, found.contexts[column.key].program.role.figures)
 
 
 def figures_of(column: Column, found: Searched) -> Mapping[str, float]:
     """Return the figures of a run as a whole."""
-    role = found.contexts[column.key].program.role
-    return _evaluated(column, found, role.figures)
+    return hold(column, found).figures({})
 
 
-def _evaluated(column: Column, found: Searched, wanted: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return quantities of a column by name, from its leaves and the ports of its parts."""
+def _held(column: Column, found: Searched, wanted: Mapping[str, Any]) -> Held:
     context = found.contexts[column.key]
     program = context.program
-    values = leaf_values(context, column, {}, 0)
-    for name, part in zip(program.role.parts, column.parts, strict=True):
-        ports = _evaluated(part, found, program.role.parts[name].ports)
-        for quantity in program.needs(wanted.values()).parts:
-            _, of, port = (quantity.origin or "").split(".")
-            values |= {quantity.symbol.name: ports[port]} if of == name else {}
-    results = program.compile(wanted.values())(values)
-    return {name: float(np.max(results[symbol.name])) for name, symbol in wanted.items()}
+    parts = {
+        name: _held(part, found, program.role.parts[name].ports)
+        for name, part in zip(program.role.parts, column.parts, strict=True)
+    }
+    origins = [(q.symbol.name, *(q.origin or "").split(".")[1:]) for q in program.needs(wanted.values()).parts]
+    links = tuple((symbol, part, port) for symbol, part, port in origins)
+    return Held(program.compile(wanted.values()), wanted, leaf_values(context, column, {}, 0), links, parts)
 
 
 @cache
@@ -145,19 +179,43 @@ def runs(name: str) -> tuple[tuple[Run, ...], Mapping[str, int]]:
 
 
 def evaluate(name: str) -> Evaluation:
-    """Return the outcomes of the rows that no constant was fitted on; the baseline of a figure is its median over the other half."""
+    """Return the outcomes of the rows, each predicted with the constants that were fitted on the other half of the groups; the
+    baseline of a figure is its median over that half.
+    """
     found, left = runs(name)
-    fitted = [run for run in found if run.figures and fitted_half(run.row["group"]) and not run.row["scaled"]]
-    left = {**left, "entered the fit": len(fitted)}
     outcomes = [
         Outcome(
-            run.row["accelerator"], figure, run.row["group"], run.figures[figure], value, _baseline(name, run, figure)
+            run.row["accelerator"], figure, run.row["group"], predicted, value, _baseline(name, run, figure),
+            interval=_interval(name, run, figure, predicted),
         )
         for run in found
-        if run.figures and run not in fitted
+        if run.figures
         for figure, value in run.measured()
-    ]
+        if (predicted := left_out(run)[figure])
+    ]  # fmt: skip
     return Evaluation(outcomes, len(read_rows(name)), dict(left))
+
+
+def left_out(run: Run) -> Mapping[str, float]:
+    """Return the figures of a run with the constants that were fitted on the other half of the groups."""
+    from tokenmill.calibration_runs import fold_leaves
+
+    return run.held.figures(fold_leaves(FOLDS[1 - FOLDS.index(run.fold)])) if run.held else {}
+
+
+def _interval(name: str, run: Run, figure: str, predicted: float) -> tuple[float, float] | None:
+    """Return the 80% interval of a figure from the residuals of other groups, None where too few are known."""
+    logs = [
+        log(value / left_out(other)[figure])
+        for other in runs(name)[0]
+        if other.figures and other.row["group"] != run.row["group"]
+        for key, value in other.measured()
+        if key == figure
+    ]
+    if len(logs) < LEAST_ROWS:
+        return None
+    low, high = log_quantiles(np.array(logs))
+    return predicted * exp(low), predicted * exp(high)
 
 
 def _baseline(name: str, run: Run, figure: str) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import exp
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from tokenmill.candidates.columns import Column
 from tokenmill.candidates.evaluate import group_values
 from tokenmill.candidates.program import Program, group_leaves
 from tokenmill.candidates.search import Context
-from tokenmill.efficiency import intervals, quantiles_of
+from tokenmill.efficiency import RUN_OF_PARTS, intervals, quantiles_of, scaled
 from tokenmill.errors import CatalogError
 from tokenmill.trace import ClassFigures, Evaluated, Node, trace_of
 from tokenmill.units import format_quantity
@@ -138,14 +137,14 @@ def _intervals(context: Context, figures: Mapping[str, float]) -> dict[str, tupl
     if binder.assume.mfu or binder.assume.efficiency == "ideal":
         return {}
     sparse = model is not None and any(kind.mlp.expert for kind in model.layers)
-    engine = engine_name(binder)
-    found = intervals(binder.catalog, binder.workload.stage, binder.chip.id, sparse, figures, engine)
+    stage, engine = binder.workload.stage, engine_name(binder)
+    if context.program.role.parts:
+        known = {name: quantiles_of(stage, name, [RUN_OF_PARTS]) for name in figures}
+        return {k: v for name, one in known.items() if one is not None for k, v in scaled(figures, name, one).items()}
     words = [f"{axis} {word}" for axis, word in binder.words.items()]
-    quantiles = quantiles_of(binder.workload.stage, MEMORY, [*(f"{engine} {one}" for one in words), *words])
-    if MEMORY in figures and quantiles is not None:
-        low, high = (figures[MEMORY] * exp(quantile) for quantile in quantiles)
-        found[MEMORY] = (low, high)
-    return found
+    memory = quantiles_of(stage, MEMORY, [*(f"{engine} {one}" for one in words), *words])
+    found = intervals(binder.catalog, stage, binder.chip.id, sparse, figures, engine)
+    return found | (scaled(figures, MEMORY, memory) if memory is not None else {})
 
 
 def _given(program: Program, symbol: Any, values: Mapping[str, Any]) -> bool:
