@@ -18,8 +18,6 @@ from tokenmill.validate import fitted_half
 from tokenmill.validate_devices import FIGURE_OF, HALVES, SYMBOLS, Row, measured, predictor
 
 Array = NDArray[np.float64]
-PRIOR = 0.3
-"""Weight of a family's start beside one measured row: it holds what few rows leave open."""
 SOURCE = "measured/serving/edge.csv, family {}"
 
 
@@ -66,11 +64,12 @@ def _fit(chips: frozenset[str], start: Mapping[str, float], part: NDArray[np.boo
     bounds = [families()["first_guess"][name] for name in start]
     low, high = (np.log([entry[side] for entry in bounds]) for side in ("low", "high"))
     origin = np.clip(np.log(list(start.values())), low + 1e-6, high - 1e-6)
+    hold = np.array([entry["hold"] for entry in bounds])
 
     def misses(logs: Array) -> Array:
         values = dict(zip(start, np.exp(logs).tolist(), strict=True))
         errors = [miss for index, miss in _misses(chips, values) if index in used]
-        return np.array([*errors, *(PRIOR * (logs - origin))])
+        return np.array([*errors, *(hold * (logs - origin))])
 
     found = least_squares(misses, origin, bounds=(low, high), loss="cauchy", f_scale=SPREAD)
     return dict(zip(start, np.exp(found.x).tolist(), strict=True)), len(used)
