@@ -105,14 +105,22 @@ def compare(
     width = max(len(line.key) for line in shown)
     for line in shown:
         change = "" if line.relative is None else f"{line.relative:+.1%}"
-        typer.echo(
-            f"{line.key:<{width}}  {_text(line.first):>24}  {_text(line.second):>24}  {change:>8} {line.unit}".rstrip()
-        )
+        one, other = _text(line.first, line.unit), _text(line.second, line.unit)
+        typer.echo(f"{line.key:<{width}}  {one:>24}  {other:>24}  {change:>8}".rstrip())
     return 0
 
 
-def _text(value: float | str | None) -> str:
-    return "-" if value is None else value if isinstance(value, str) else f"{value:,.6g}"
+def _text(value: float | str | None, unit: str) -> str:
+    """Return a figure as the summary of a plan has it."""
+    from tokenmill.report.text_words import money, per_second, percent, quantity
+
+    if value is None or isinstance(value, str):
+        return "-" if value is None else value
+    if unit.startswith("USD"):
+        return f"{money(value)}{unit.removeprefix('USD').replace('/million_', ' a million ').replace('/', ' a ')}"
+    if unit in ("share", "1/s"):
+        return percent(value) if unit == "share" else per_second(value)
+    return quantity(value, unit or "1") if unit in ("", "s", "J", "W") or value == 1 else f"{quantity(value, unit)}s"
 
 
 def _summary(plan: Any) -> str:

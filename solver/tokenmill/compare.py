@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenmill.plan import Plan, Pool
+from tokenmill.report.text_pools import layout_text
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def _pool(name: str, pool: Pool) -> Iterator[tuple[str, float | str | None, str]
     yield f"{key}.system", pool.system, ""
     yield f"{key}.replicas", pool.replicas, ""
     yield f"{key}.chips", pool.chips, "chip"
-    yield f"{key}.layout", ", ".join(f"{k} {v}" for k, v in pool.layout.items() if v not in (1, None)), ""
+    yield f"{key}.layout", layout_text(pool), ""
     yield f"{key}.batch", pool.batch, ""
     for figure, unit in (("ttft", "s"), ("tpot", "s")):
         table = pool.predicted.get(figure)
@@ -92,7 +93,7 @@ def _pool(name: str, pool: Pool) -> Iterator[tuple[str, float | str | None, str]
                     yield f"{key}.{figure}.{part}", table[part], unit
     for figure, unit in (
         ("step_time", "s"),
-        ("mfu", ""),
+        ("mfu", "share"),
         ("tokens_per_second_per_chip", "1/s"),
         ("energy_per_token", "J"),
     ):

@@ -152,7 +152,18 @@ def _table(rows: Sequence[Candidate]) -> str:
     return table(heads, ([escape(cell) for cell in cells] for cells in lines(rows)))
 
 
-HEADS = ("system", "chips>", "layout", "rate>", "duration>", "market", "chip-hour>", "per million or run>", "power>")
+HEADS = (
+    "system",
+    "chips>",
+    "layout",
+    "rate>",
+    "duration>",
+    "market",
+    "chip-hour>",
+    "per million>",
+    "per run>",
+    "power>",
+)
 """Columns of `lines`; ``>`` stands to the right."""
 
 
@@ -167,6 +178,7 @@ def lines(rows: Sequence[Candidate]) -> Iterator[tuple[str, ...]]:
             "" if row.duration is None else quantity(row.duration, "s"),
             row.market,
             "" if row.chip_hour is None else money(row.chip_hour),
-            "" if row.cost is None else money(row.cost * (1 if row.duration else 1e6)),
+            "" if row.cost is None or row.duration else money(row.cost * 1e6),
+            "" if row.cost is None or not row.duration else money(row.cost),
             quantity(row.power, "W") if row.power else "",
         )

@@ -100,7 +100,10 @@ class WorkloadPlan:
 
 @dataclass(frozen=True)
 class Run:
-    """A run: start and end [s from the start of the horizon], chips, the market that pays, checkpoints written."""
+    """A run: start and end [s from the start of the horizon], chips, the market that pays, checkpoints written.
+
+    `cost`: its rents and electricity, and its share of what is bought, reserved or rented for several [USD].
+    """
 
     workload: str
     start: float

@@ -91,15 +91,23 @@ def _node(
 def _cost_nodes(solution: Solution, cost: Cost) -> dict[str, Node]:
     if cost.total is None:
         return {}
-    nodes: dict[str, Node] = {}
+    nodes = _purchase_nodes(solution)
     inputs: list[str | Node] = []
     for kind, value in cost.by_kind.items():
         if kind == "rent" and (rows := _rent_rows(solution, value)):
             nodes[f"cost.{kind}"] = total(kind, "rent of what is used", "USD", rows, value)
             inputs.append(f"cost.{kind}")
+        elif kind == "capital" and (rows := _capital_rows(solution, value, cost.by_kind.get("operations", 0.0))):
+            nodes[f"cost.{kind}"] = total(kind, "what is bought, less what it is worth at the end", "USD", rows, value)
+            inputs.append(f"cost.{kind}")
         else:
             inputs.append(row(kind, value, "USD", f"cost.by_kind.{kind}"))
     nodes["cost.total"] = total("cost", "cost over the horizon", "USD", inputs, cost.total)
+    periods = [
+        row(f"period {h}", value, "USD", f"cost.by_period[{h - 1}]") for h, value in enumerate(cost.by_period, 1)
+    ]
+    if periods:
+        nodes["cost.by_period"] = total("cost", "cost of the periods", "USD", periods, cost.total)
     for name, value in cost.by_workload.items():
         nodes[f"cost.{name}"] = total(
             name, f"cost of {name}", "USD", [row(name, value, "USD", f"cost.by_workload.{name}")], value
@@ -130,6 +138,40 @@ def _per_nodes(cost: Cost, workload: str | None) -> dict[str, Node]:
             "source": "definition",
         }
     return nodes
+
+
+def _purchase_nodes(solution: Solution) -> dict[str, Node]:
+    """Return ``purchases.<n>.cost``: price times count times the hours had, or the part of the price of what is bought."""
+    nodes: dict[str, Node] = {}
+    for at, item in enumerate(solution.purchases):
+        whole = item.unit_price * item.count
+        if whole <= 0.0:
+            continue
+        word, said = (
+            ("hours", "hours had") if item.market in RENTED else ("part", "payments and upkeep, less what is left")
+        )
+        part = row(word, item.cost / whole, "1", f"purchases[{at}]")
+        nodes[f"purchases.{at + 1}.cost"] = _node(
+            _purchase_label(item), f"unit_price*count*{word}", item.cost, "USD",
+            [
+                row("unit_price", item.unit_price, "USD", f"purchases[{at}].unit_price", item.price_source, "datasheet"),
+                row("count", item.count, "1", f"purchases[{at}].count"),
+                {**part, "title": f"{said}, discounted to the start of the horizon"},
+            ],
+        )  # fmt: skip
+    return nodes
+
+
+def _capital_rows(solution: Solution, value: float, operations: float) -> list[Node]:
+    """Return the rows (purchases, less their upkeep) that add up to the capital; none where they do not."""
+    rows = [
+        row(_purchase_label(item), item.cost, "USD", f"purchases[{at}].cost", item.price_source, "datasheet")
+        for at, item in enumerate(solution.purchases)
+        if item.market == "buy"
+    ]
+    if operations:
+        rows.append(row("of it operations", -operations, "USD", "cost.by_kind.operations"))
+    return rows if rows and abs(sum(each["value"] for each in rows) - value) <= CLOSE * max(1.0, abs(value)) else []
 
 
 def _rent_rows(solution: Solution, value: float) -> list[Node]:

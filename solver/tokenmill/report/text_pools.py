@@ -24,6 +24,8 @@ SHOWN_FIGURES = (
     ("energy_per_token", "J"),
 )
 LATENCIES = ("ttft", "tpot", "e2e")
+STAGES, ORDER = "pp", "schedule"
+"""The order of a pipeline's work says something where it has several stages."""
 METHODS = ("method",)
 """Choices besides layout and precision that say what is done."""
 COLUMNS = ("pool", "system", "site", "replicas>", "chips>", "layout", "batch>")
@@ -48,9 +50,7 @@ def print_workload(console: Console, name: str, workload: WorkloadPlan, asked: M
     if wall is not None:
         good, latest = workload.totals.get("goodput"), asked.get("deadline")
         limit = f" (asked: at most {quantity(latest, 's')})" if latest is not None else ""
-        ends = " to ".join(quantity(end, "s") for end in workload.totals.get("intervals", {}).get("wall_time", ()))
-        within = f" (8 cases of 10: {ends})" if ends else ""
-        say(console, f"wall time {quantity(wall, 's')}{within}{limit}" + (f", goodput {percent(good)}" if good else ""))
+        say(console, f"wall time {quantity(wall, 's')}{limit}" + (f", goodput {percent(good)}" if good else ""))
     if workload.bottleneck:
         held = workload.bottleneck
         second = f", then {held.second.replace('_', ' ')}" if held.second else ""
@@ -65,6 +65,8 @@ def layout_text(pool: Pool) -> str:
 def choices_text(layout: Mapping[str, Any], precision: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return what was chosen of a layout's keys in one line; see `layout_text`."""
     said = sorted(layout.items(), key=lambda item: isinstance(item[1], str))
+    if layout.get(STAGES) in (None, 1):
+        said = [item for item in said if item[0] != ORDER]
     parts = [str(settings[name]) for name in METHODS if settings.get(name)]
     parts += [f"{key.replace('_', ' ')} {value}" for key, value in said if _worth_saying(key, value)]
     return ", ".join(parts + _precisions(precision))
