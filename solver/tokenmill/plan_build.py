@@ -11,7 +11,7 @@ from tokenmill.bills import with_bills
 from tokenmill.candidates.columns import Column, WorkloadColumns
 from tokenmill.milp.money import discount
 from tokenmill.milp.solution import Running, RunStart, Solution
-from tokenmill.plan_pools import bottleneck_of, class_weights, layout_of, nested, per_name, predictions
+from tokenmill.plan_pools import NOTHING, bottleneck_of, class_weights, layout_of, nested, per_name, predictions
 from tokenmill.plan_reasons import reasoned
 from tokenmill.plan_record import record
 from tokenmill.plan_trace import answer_nodes, plan_trace
@@ -256,8 +256,10 @@ def _totals(answer: Answer, item: WorkloadColumns) -> dict[str, Any]:
         totals["wall_time"] = max(run.end for run in runs) - min(run.start for run in runs)
         for run in runs:
             record = answer.evaluated.get(run.column)
-            figures = next(iter(record.classes.values())).figures if record else {}
-            every = bool(answer.columns[run.column].parts)
+            whole_of = next(iter(record.classes.values())) if record else NOTHING
+            figures, every = whole_of.figures, bool(answer.columns[run.column].parts)
+            if every and whole_of.intervals:
+                totals["intervals"] = nested({name: list(ends) for name, ends in whole_of.intervals.items()})
             totals = nested({name: figures[name] for name in figures if every or name in RUN_TOTALS}) | totals
             totals |= nested(answer.columns[run.column].layout if every else {})
     elif any(units := served(answer, item)):

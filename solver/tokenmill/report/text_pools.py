@@ -50,7 +50,9 @@ def print_workload(console: Console, name: str, workload: WorkloadPlan, asked: M
     if wall is not None:
         good, latest = workload.totals.get("goodput"), asked.get("deadline")
         limit = f" (asked: at most {quantity(latest, 's')})" if latest is not None else ""
-        say(console, f"wall time {quantity(wall, 's')}{limit}" + (f", goodput {percent(good)}" if good else ""))
+        ends = " to ".join(quantity(end, "s") for end in workload.totals.get("intervals", {}).get("wall_time", ()))
+        within = f" (8 cases of 10: {ends})" if ends else ""
+        say(console, f"wall time {quantity(wall, 's')}{within}{limit}" + (f", goodput {percent(good)}" if good else ""))
     if workload.bottleneck:
         held = workload.bottleneck
         second = f", then {held.second.replace('_', ' ')}" if held.second else ""
