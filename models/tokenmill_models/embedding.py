@@ -22,11 +22,10 @@ from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.inference import GROUPS, Pass, prefill_shape, run_pass
 from tokenmill_models.inference_memory import define_memory, sequence_bytes
 from tokenmill_models.operations_parts import ZERO, arch_leaf
-from tokenmill_models.queueing import ONE_PERCENTILE, RHO_STATED
+from tokenmill_models.queueing import NORMAL, ONE_PERCENTILE, RHO_STATED
 from tokenmill_models.roofline import FLOP_PER_MAC, M
 from tokenmill_models.serving_figures import alone, define_figures, define_shares, flat, layout_rules
 from tokenmill_models.serving_load import combine
-from tokenmill_models.serving_mixed import NORMAL
 from tokenmill_models.stage import Demand, Role, Route, Rule, StageModel, register_stage
 from tokenmill_models.symbols import constant, declare
 

@@ -11,7 +11,7 @@ from typing import Any
 import sympy as sp
 
 from tokenmill_models.formula import Formula, Graph, Source, minimum, register
-from tokenmill_models.symbols import declare
+from tokenmill_models.symbols import constant, declare
 
 SAKASEGAWA = Source(
     "Sakasegawa 1977, An approximation formula L_q = alpha rho^beta/(1-rho), Ann. Inst. Statist. Math. 29, with the "
@@ -29,6 +29,11 @@ TAIL = Source(
 RHO_STATED = sp.Rational(999, 1000)
 ONE_PERCENTILE = {"p50": sp.Rational(1, 2), "p95": sp.Rational(1, 20), "p99": sp.Rational(1, 100)}
 PERCENTILES = ("mean", *ONE_PERCENTILE)
+NORMAL = {
+    "p50": sp.Integer(0),
+    "p95": constant("z_p95", 1.6448536269514722, "1", "standard normal quantile of 0.95"),
+    "p99": constant("z_p99", 2.3263478740408408, "1", "standard normal quantile of 0.99"),
+}
 
 _rho = declare("rho", "1", "share of the servers that is busy", origin="input.utilisation", latex=r"\rho")
 _c = declare("servers", "1", "servers of a queue", origin="input.servers", sign="positive")

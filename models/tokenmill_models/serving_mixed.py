@@ -15,7 +15,7 @@ from tokenmill_models.architecture import Architecture
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.inference import GROUPS, Pass, decode_shape, prefill_shape, run_pass
 from tokenmill_models.inference_memory import Memory, define_memory, sequence_bytes
-from tokenmill_models.queueing import ONE_PERCENTILE, define_wait
+from tokenmill_models.queueing import NORMAL, ONE_PERCENTILE, define_wait
 from tokenmill_models.serving_axes import pool_axes
 from tokenmill_models.serving_bills import token_shares
 from tokenmill_models.serving_figures import (
@@ -38,9 +38,9 @@ from tokenmill_models.serving_load import (
     prefill_steps,
     running_context,
 )
+from tokenmill_models.serving_open import Moments, Pace, define_moments, first_times, token_mean, token_quantiles
 from tokenmill_models.speculation import checked, draft_time, kept, with_draft
 from tokenmill_models.stage import Role, Rule
-from tokenmill_models.symbols import constant
 
 SARATHI = Source(
     "Agrawal et al. 2024, Sarathi-Serve, arXiv:2403.02310: chunks of prompts fill decode steps to a token budget"
@@ -68,11 +68,6 @@ COMPOUND = Source(
     "variance of a compound Poisson sum: rate x E[run²]",
     ("a request of N steps meets N x share full steps on average, in runs of computed/carried steps a prompt",),
 )
-NORMAL = {
-    "p50": sp.Integer(0),
-    "p95": constant("z_p95", 1.6448536269514722, "1", "standard normal quantile of 0.95"),
-    "p99": constant("z_p99", 2.3263478740408408, "1", "standard normal quantile of 0.99"),
-}
 
 
 @dataclass(frozen=True)
@@ -192,7 +187,9 @@ def _start(graph: Graph, request: Request, work: sp.Symbol) -> dict[str, sp.Expr
     return {"mean": last / (2 * leaf.rounds)} | tail
 
 
-def _first_token(graph: Graph, request: Request, steady: Steady, plain: Pass, memory: Memory) -> dict[str, sp.Symbol]:
+def _first_token(
+    graph: Graph, request: Request, steady: Steady, plain: Pass, memory: Memory, pace: Pace, moments: Moments
+) -> dict[str, sp.Symbol]:
     """Define the time to first token: wait for a slot, for the prompts before it, then the steps of its own prompt."""
     slot = _slot_wait(graph, request, steady, memory)
     own: dict[str, sp.Expr] = {"mean": steady.occupied}
@@ -202,19 +199,23 @@ def _first_token(graph: Graph, request: Request, steady: Steady, plain: Pass, me
         own[word] = graph.let(
             f"prompt_time_{word}", "s", f"time the {word} prompt is being computed", steps + tokens * steady.token_time
         )
-    overhead = plain.time / 2 + leaf.request_seconds + _sent_late(graph, request) * steady.step
+    late = _sent_late(graph, request)
+    overhead = plain.time / 2 + leaf.request_seconds + late * steady.step
     found = combine(
         graph, "ttft_free", "time to first token as its parts give it", [slot, *steady.waits, own], overhead
     )
+    core = first_times(graph, request, pace, moments, late, token_mean(graph, request, pace, moments))
+    opened = combine(graph, "ttft_open", "time to first token of open arrivals", [slot, core], leaf.request_seconds)
     outside = maximum(0, leaf.concurrency / leaf.groups - request.group_batch)
     behind = graph.let(
         "behind", "s", "time that requests in flight wait for a slot: Little's law on those that hold none",
         request.closed * outside * request.steps * steady.step / steady.decoding,
     )  # fmt: skip
-    little = ((request.group_batch / steady.decoding - 1) * request.steps + _sent_late(graph, request)) * steady.step
+    little = ((request.group_batch / steady.decoding - 1) * request.steps + late) * steady.step
     return {
         word: graph.let(
-            f"ttft_{word}", "s", f"{word} time to first token", behind + maximum(symbol, request.closed * little),
+            f"ttft_{word}", "s", f"{word} time to first token",
+            sp.Piecewise((behind + maximum(symbol, little), request.closed > 0), (opened[word], True)),
             assumes=("in a closed loop requests wait at least for the share of time that Little's law leaves",),
         )
         for word, symbol in found.items()
@@ -252,31 +253,34 @@ def gap_times(graph: Graph, steady: Steady, plain: Pass) -> dict[str, sp.Symbol]
     }  # fmt: skip
 
 
-def token_times(graph: Graph, request: Request, steady: Steady, plain: Pass) -> dict[str, sp.Symbol]:
+def token_times(
+    graph: Graph, request: Request, steady: Steady, plain: Pass, pace: Pace, moments: Moments
+) -> dict[str, sp.Symbol]:
     """Define mean and percentiles over requests of the mean time per output token of a request.
 
-    The prompts of others that a request meets while it writes arrive as a Poisson stream, each with a run of full
-    steps; their number varies as a compound Poisson sum, its mean over N steps nearly normally.
+    In a closed loop the prompts of others that a request meets while it writes arrive as a Poisson stream, each with a run of full
+    steps; their number varies as a compound Poisson sum, its mean over N steps nearly normally. Open arrivals: see `serving_open`.
     """
-    mean = graph.let(
-        "tpot_mean", "s", "mean time per output token, from the first that is sent to the last",
-        steady.step * (1 - _sent_late(graph, request) / request.steps) / kept(graph),
-    )  # fmt: skip
+    share = (1 - _sent_late(graph, request) / request.steps) / kept(graph)
+    whole = token_mean(graph, request, pace, moments)
+    opened = {"mean": whole} | token_quantiles(graph, request, pace, moments, whole)
     longer = steady.carried * steady.token_time
     run = maximum(1, request.computed / steady.carried) * (1 + leaf.input_cv**2)
     spread = graph.let(
-        "tpot_spread", "s", "standard deviation over requests of the mean time per output token",
+        "tpot_spread", "s", "standard deviation over requests of the mean time per output token, closed loop",
         longer * sp.sqrt(steady.share * run / request.steps) / kept(graph), source=COMPOUND,
     )  # fmt: skip
-    most = (plain.time + longer) / kept(graph)
-    found = {"mean": mean}
-    for word, quantile in NORMAL.items():
-        found[word] = graph.let(
+    middle = steady.step * share
+    most = maximum((plain.time + longer) / kept(graph), middle)
+    looped = {"mean": middle} | {word: minimum(most, middle + z * spread) for word, z in NORMAL.items()}
+    return {
+        word: graph.let(
             f"tpot_{word}", "s", f"{word} over requests of the mean time per output token of a request",
-            minimum(maximum(most, mean), mean + quantile * spread), source=COMPOUND,
-            assumes=("requests write the mean number of tokens", "the number of running sequences stays at its mean"),
-        )  # fmt: skip
-    return found
+            sp.Piecewise((looped[word], request.closed > 0), (opened[word] * share, True)), source=COMPOUND,
+            assumes=("the number of running sequences stays at its mean",),
+        )
+        for word in ("mean", *NORMAL)
+    }  # fmt: skip
 
 
 def whole_times(graph: Graph, request: Request, first: dict[str, sp.Symbol], step: sp.Expr) -> dict[str, sp.Symbol]:
@@ -290,8 +294,12 @@ def _assemble(
     graph: Graph, arch: Architecture, request: Request, steady: Steady, plain: Pass, full: Pass, memory: Memory,
     running: sp.Symbol,
 ) -> Role:  # fmt: skip
-    ttft = _first_token(graph, request, steady, plain, memory)
-    tpot = token_times(graph, request, steady, plain)
+    pace = Pace(
+        plain.time, steady.step, maximum(steady.step, full.time), steady.token_time, steady.budget, steady.decoding
+    )
+    moments = define_moments(graph, request, pace)
+    ttft = _first_token(graph, request, steady, plain, memory, pace, moments)
+    tpot = token_times(graph, request, steady, plain, pace, moments)
     gaps = gap_times(graph, steady, plain)
     e2e = whole_times(graph, request, ttft, tpot["mean"])
     rate = graph.let(
