@@ -103,8 +103,14 @@ def _points(ask: Ask, paid: Mapping[str, tuple[float, str]], system: str | None)
     ]
     roles = [ask.roles[name] for name in alone if set(FIGURES.values()) <= set(ask.roles[name].figures)]
     if not roles or YIELD not in ask.stage.yields:
-        allowed_text = "a workload whose pools answer token by token, prompts and answers in one pool"
-        raise ProblemError([Mistake(f"workload.{ask.workload.name}", f"no such pool ({ask.stage.name})", allowed_text)])
+        cure = "".join(
+            f", with {key} = {str(words[0]).lower()}"
+            for route in ask.stage.routes
+            if len(route.roles) == 1
+            for key, words in route.when.items()
+        )
+        answers = f"a workload whose pools answer token by token, prompts and answers in one pool{cure}"
+        raise ProblemError([Mistake(f"workload.{ask.workload.name}", f"no such pool ({ask.stage.name})", answers)])
     for role in roles:
         program = program_of(role)
         for one in allowed(ask, role):

@@ -152,3 +152,8 @@ def test_printed_as_text_csv_and_json(file, capsys, points):
     assert main(["front", str(file), "--system", "hgx-h100"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"hgx-h100, on-demand: {len(lines) - 2} points"
+
+
+def test_pools_apart_are_refused_with_the_key_that_joins_them():
+    with pytest.raises(ProblemError, match=r"engine\.disaggregated = false"):
+        front(load_problem(text_file(CHAT.replace("disaggregated = false", "disaggregated = true"))))
