@@ -123,7 +123,9 @@ def _electricity(case: Case, h: int) -> Fraction:
             column = columns[running.column]
             planned = Fraction(float(case.demand[column.workload][h - 1, number]))
             share = Fraction(float(case.served[column.workload][h - 1, number])) / planned if planned else Fraction(1)
-            watts = Fraction(running.replicas) * (Fraction(column.power_idle) - Fraction(column.room) * idle[column.system])
+            watts = Fraction(running.replicas) * (
+                Fraction(column.power_idle) - Fraction(column.room) * idle[column.system]
+            )
             for (b, p), rate in running.rates.items():
                 extra = Fraction(column.points[p].power_loaded) - Fraction(column.power_idle)
                 watts += Fraction(rate) / Fraction(column.points[p].rate[b]) * extra * share

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import frexp
+from math import ceil, frexp
 from typing import Any
 
 import numpy as np
@@ -217,14 +217,8 @@ def plain(value: float) -> float | int:
 
 
 def _column(
-    workload: str,
-    role: Role,
-    rows: Gathered,
-    index: int,
-    couplings: Sequence[Coupling],
-    power: bool,
-    contexts: dict[str, Any],
-) -> Column:
+    workload: str, role: Role, rows: Gathered, index: int, couplings: Sequence[Coupling], power: bool, contexts: dict[str, Any]
+) -> Column:  # fmt: skip
     binder = rows.context.binder
     keys = {axis.name: axis.key for axis in role.axes}
     values: dict[str, Any] = {name: plain(array[index]) for name, array in rows.axes.items() if name in keys}
@@ -235,9 +229,8 @@ def _column(
         for name in role.parts
     )
     taken = float(rows.ports["ranks"][index, 0, 0]) / binder.chip.ranks
-    chips = max(1, round(taken))
     shared = "shared" in role.ports and float(rows.ports["shared"][index, 0, 0]) > 0
-    footprint = _footprint(parts, shared) or ((binder.system.id, chips),)
+    footprint = _footprint(parts, shared) or ((binder.system.id, round(taken) or ceil(taken)),)
     text = "-".join([f"{name}={value}" for name, value in chosen.items()] + [part.key for part in parts])
     ports = {name: value[index] for name, value in rows.ports.items()}
     key = f"{workload}.{role.name}.{binder.system.id}.{text}"
@@ -257,13 +250,13 @@ def _column(
         duration=float(ports["duration"].flat[0]) if "duration" in ports else None,
         ends=_ends(role, ports, values, couplings),
         parts=parts,
-        share=taken if 0 < taken < 1 and _halved(taken) else 1.0,
+        share=taken if role.kind == "pool" and _part_of_a_chip(taken) else 1.0,
     )
 
 
-def _halved(share: float) -> bool:
-    """Tell whether a share of a chip is a half, a quarter, ...: a power of two, which floats hold exactly."""
-    return frexp(share)[0] == 0.5
+def _part_of_a_chip(taken: float) -> bool:
+    """Tell whether chips are a half, a quarter, ... of one: a power of two, which floats hold exactly."""
+    return 0 < taken < 1 and frexp(taken)[0] == 0.5
 
 
 def _footprint(parts: Sequence[Column], shared: bool) -> tuple[tuple[str, int], ...]:

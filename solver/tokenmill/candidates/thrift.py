@@ -85,7 +85,8 @@ def _criteria(
 ) -> Array:
     """Return what the programme reads of rows, smaller is better: ports, price in each market, and power or chips where they count."""
     columns = [rows.port(name) for name in read] + [-rows.port(name) for name, equal in read.items() if equal]
-    chips = np.round(rows.port("ranks") / rows.context.binder.chip.ranks).astype(np.int64)
+    taken = rows.port("ranks") / rows.context.binder.chip.ranks
+    chips = np.maximum(np.round(taken), np.ceil(np.minimum(taken, 1.0))).astype(np.int64)
     for market in problem.hardware.markets:
         price = np.full(rows.rows, inf)
         for offer in offers:

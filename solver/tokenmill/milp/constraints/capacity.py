@@ -86,7 +86,9 @@ def capacity_rows(build: Build) -> list[str]:
     return sorted(set(notes))
 
 
-def _domain_rows(build: Build, rule: PackingRule, here: dict[float, Linear], at: tuple[int, int, int, int, int]) -> None:
+def _domain_rows(
+    build: Build, rule: PackingRule, here: dict[float, Linear], at: tuple[int, int, int, int, int]
+) -> None:
     """Record the rows of a packing rule for what stands on a stock at a moment."""
     s, i, number, h, l = at
     domains = Linear().plus(stock_units(build, s, i, h, l), build.sets.stocks[s].domains)
