@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import exp
+from math import exp, log
 from statistics import median
 from typing import Any
 
@@ -18,7 +18,7 @@ from tokenmill.catalog import load_catalog
 from tokenmill.efficiency import engine_version, residual_class, residuals
 from tokenmill.imports.architecture import load_architecture
 from tokenmill.lending import HALF
-from tokenmill.validate import Compared, Evaluation, Outcome, fitted_half
+from tokenmill.validate import Compared, Evaluation, Outcome, fitted_half, log_quantiles
 from tokenmill.validate_cases import Batch, Prediction, Predictor
 from tokenmill.validate_serving_pairs import compared, loaded
 from tokenmill.validate_serving_rows import Row, measured, read_rows
@@ -214,10 +214,25 @@ def fold(fitted: bool) -> str:
     return FOLDS[0 if fitted else 1]
 
 
+@cache
+def draw_residuals() -> Mapping[str, list[tuple[str, float]]]:
+    """Return group and log(measured/predicted) of the draw of every measured row by class: few groups a half, so that one tells little of the other."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for pair in pairs("energy_serving"):
+        if pair.predicted is not None and "power" in pair.row.values:
+            ratio = pair.row.values["power"] / pair.predicted.figures[METRICS["power"].figure]
+            found.setdefault(class_of(pair.row), []).append((pair.row.case.group, log(ratio)))
+    return found
+
+
 def interval(pair: Pair, metric: str) -> tuple[float, float] | None:
-    """Return the 80% interval of a prediction from the residuals of the other half, None where none are known."""
+    """Return the 80% interval of a prediction from the residuals of the other half (of draw: of other groups), None where none are known."""
     figure = METRICS[metric].figure
-    found = residuals().get((pair.row.case.stage, figure, class_of(pair.row), fold(not pair.fitted)))
+    if metric == "power":
+        others = [one for group, one in draw_residuals()[class_of(pair.row)] if group != pair.row.case.group]
+        found = log_quantiles(np.array(others)) if others else None
+    else:
+        found = residuals().get((pair.row.case.stage, figure, class_of(pair.row), fold(not pair.fitted)))
     if found is None or pair.predicted is None:
         return None
     return tuple(pair.predicted.figures[figure] * exp(quantile) for quantile in found)  # type: ignore[return-value]

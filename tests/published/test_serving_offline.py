@@ -17,3 +17,10 @@ def test_the_other_half_is_predicted_within_what_is_asked(name, metric, most):
     based = np.array([abs(o.baseline / o.measured - 1) for o in outcomes if o.baseline is not None])
     assert np.median(errors) <= most
     assert np.median(errors) < 0.75 * np.median(based)
+
+
+@pytest.mark.slow
+def test_draw_lies_in_its_interval_as_often_as_it_should():
+    held = [o for o in evaluate("energy_serving").outcomes if o.metric == "power" and o.interval]
+    inside = np.mean([o.interval[0] <= o.measured <= o.interval[1] for o in held])
+    assert 0.75 <= inside <= 0.85
