@@ -42,14 +42,17 @@ HOST = {"hgx-h100": 10_200.0 - 8 * 700.0, "hgx-b200": 14_300.0 - 8 * 1000.0}
 HOURS = 365 * 24
 
 
-@pytest.mark.parametrize("rate", [1.5, 4.0, 7.0, 11.0])
-def test_the_energy_that_is_paid_is_the_power_that_is_printed(rate):
+@pytest.mark.parametrize(
+    ("rate", "under", "over"), [(1.5, 0.0, 0.25), (4.0, 0.0, 0.15), (7.0, 0.06, 0.06), (11.0, 0.06, 0.06)]
+)
+def test_the_energy_that_is_paid_is_the_power_that_is_printed(rate, under, over):
+    """A line stands for a curve that is capped: near it where replicas of a fleet run, above it where one has little to do."""
     plan = solve(load_problem(TEXT.format(rate=rate)))
     (pool,) = plan.workloads["chat"].pools
     (bought,) = plan.purchases
     assert (pool.replicas, bought.count) == (1, 1)  # one replica fills the one server
     watts = plan.cost.by_kind["energy"] / (HOURS * 0.10 / 1000)
-    assert watts - HOST["hgx-h100"] == pytest.approx(pool.predicted["power"], rel=0.06)
+    assert 1.0 - under <= (watts - HOST["hgx-h100"]) / pool.predicted["power"] <= 1.0 + over
 
 
 @pytest.mark.parametrize("name", ["two-sites-power-wall", "keep-or-upgrade"])

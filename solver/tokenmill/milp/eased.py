@@ -14,9 +14,9 @@ from tokenmill.candidates.columns import WorkloadColumns
 from tokenmill.milp.dominance import power_is_tight
 from tokenmill.milp.highs import forget_stop
 from tokenmill.milp.infeasible import without_columns
-from tokenmill.milp.large import holds
 from tokenmill.milp.narrow import relaxed
 from tokenmill.milp.objective import goal
+from tokenmill.milp.parts import holds
 from tokenmill.milp.ratio import Ratio
 from tokenmill.milp.rows import Linear
 from tokenmill.milp.sets import Sets
