@@ -23,7 +23,8 @@ from tokenmill.milp.structure import Fleet
 
 FEW = 3  # shares of a pool and a size of replicas, of least reduced cost, that whole numbers are looked for among
 TAKEN = 1e-3  # shares from which the relaxation is said to take a column
-PASSES = 2  # of rounding
+PASSES = 4  # of rounding, after the second only while the plan costs
+FAR = 4.0  # times what there is room for
 DEARER = 1.5  # what systems cost more where the relaxation has none, so that few kinds are rounded up
 NODES = 200  # of a part's tree
 PART = 0.75  # share of the gap that the rounding of parts may take
@@ -119,13 +120,13 @@ def _bit(arrays: Arrays, fleet: Fleet, piece: Part, lower: Floats, room: float, 
 
 def _look_again(tried: list[Tried], room: float, left: Left, workers: ThreadPoolExecutor) -> None:
     """Improve parts, those that lose most first, until all together lose no more than there is room for."""
-    for few in (True, False):
+    for free in (_smallest_used, _smallest_all, _every):
         order = sorted((each for each in tried if each.lost > 0.0), key=lambda each: -each.lost)
         for first in range(0, len(order), WORKERS):
             if sum(each.lost for each in tried) <= room or left() == 0.0 or stop_is_asked():
                 return
             some = order[first : first + WORKERS]
-            for each, values in zip(some, workers.map(partial(_improved, few), some), strict=True):
+            for each, values in zip(some, workers.map(partial(_improved, free), some), strict=True):
                 each.values = values
 
 
@@ -174,15 +175,28 @@ def _held_back(arrays: Arrays, which: NDArray[np.bool_]) -> Arrays:
     return replace(arrays, upper=np.where(which, arrays.lower, arrays.upper))
 
 
-def _improved(few: bool, tried: Tried) -> Floats | None:
-    """Return a better plan of a part near the one it has: the smallest replicas free (a `few`: those in use), systems
-    rented where they are.
-    """
+def _smallest_used(fleet: Fleet, plan: Floats) -> NDArray[np.bool_]:
+    """Return the smallest replicas of pools that a plan has."""
+    return _smallest(fleet) & (plan > 0.5)
+
+
+def _smallest_all(fleet: Fleet, plan: Floats) -> NDArray[np.bool_]:
+    """Return the smallest replicas of pools."""
+    return _smallest(fleet)
+
+
+def _every(fleet: Fleet, plan: Floats) -> NDArray[np.bool_]:
+    """Return all replicas."""
+    return fleet.pools >= 0
+
+
+def _improved(free_of: Callable[[Fleet, Floats], NDArray[np.bool_]], tried: Tried) -> Floats | None:
+    """Return a better plan of a part near the one it has: some replicas free, systems rented where they are."""
     bit, start = tried.bit, tried.values
     if start is None:
         return None
     fleet, arrays = bit.fleet, _held_back(bit.arrays, bit.fleet.linking)
-    free = _smallest(fleet) & (start > 0.5) if few else _smallest(fleet)
+    free = free_of(fleet, start)
     stays = (fleet.pools >= 0) & arrays.integer & ~free
     lower, upper = np.where(stays, start, arrays.lower), np.where(stays, start, arrays.upper)
     upper = np.where(_rents(arrays, fleet) & (start < 0.5), lower, upper)
@@ -217,7 +231,7 @@ def _rounded(bit: Bit) -> tuple[float, Floats | None]:
         found = _filled(arrays, fleet, replicas, values, bit)
         if found is not None and float(arrays.cost @ found) < least:
             best, least = found, float(arrays.cost @ found)
-        if least - bound <= bit.room:
+        if least - bound <= (bit.room if done == 0 else FAR * bit.room):
             break
         if done == 0:
             tight = replace(arrays, cost=np.where(rents & (loose < ROUNDING), DEARER * arrays.cost, arrays.cost))
