@@ -1,11 +1,14 @@
 """Memory with its interval, and the word of caution where that passes what a chip has."""
 
+from dataclasses import replace
 from math import exp, log
 from statistics import NormalDist
 
 import pytest
 
+from samples_plan import sample_plan
 from tokenmill.plan import Pool
+from tokenmill.report.summary import summary
 from tokenmill.report.text_pools import chance_to_fit, delivers, may_not_fit
 
 
@@ -41,3 +44,20 @@ def test_a_pool_with_room_or_without_an_interval_is_not() -> None:
                 predicted={"memory": {"total": 23e9, "capacity": 24e9}})  # fmt: skip
     assert may_not_fit(bare) == ""
     assert list(delivers(bare, {})) == ["memory of a chip 23.0 GB of 24.0 GB"]
+
+
+def test_the_summary_says_so_where_the_layout_stands() -> None:
+    plan = sample_plan()
+    name, made = next(iter(plan.workloads.items()))
+    near = pool(20e9, 30e9, 24e9)
+    short = replace(
+        plan,
+        workloads={
+            name: replace(made, pools=(replace(made.pools[0], predicted=near.predicted, intervals=near.intervals),))
+        },
+    )
+    lines = [line for line in summary(short) if "memory may run short" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{name}: ")
+    assert "it fits in some 7 cases of 10" in lines[0]
+    assert not any("memory may run short" in line for line in summary(plan))

@@ -113,14 +113,17 @@ def _workloads(plan: Plan) -> Iterator[str]:
             others = len(made.pools) - 1
             more = f" and {others} more pool{'s' if others > 1 else ''}" if others else ""
             times = "" if name in {run.workload for run in plan.runs} else f"{pool.replicas:g} x "
-            facts = _listed(_limits(plan, name, pool, asked.get(name, {})))
+            limits = _limits(plan, name, pool, asked.get(name, {}))
+            facts = _listed((*limits, *_cautions(plan, name, made.pools)))
             yield f"{name}: {times}{layout_text(pool)} on {pool.system}{more}{facts}"
             yield from _run(plan, name, pool, made.totals)
-            yield from (
-                f"{name}: {caution}{_keys(plan, f'{name}.{each.name}', 'memory.total')}"
-                for each in made.pools
-                if (caution := may_not_fit(each))
-            )
+
+
+def _cautions(plan: Plan, workload: str, pools: Iterable[Pool]) -> Iterator[str]:
+    """Yield for each pool whose memory may run short in how many cases it fits."""
+    for pool in pools:
+        if caution := may_not_fit(pool):
+            yield caution + _keys(plan, f"{workload}.{pool.name}", "memory.total")
 
 
 def _keys(plan: Plan, pool: str, *figures: str) -> str:
