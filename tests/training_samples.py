@@ -26,7 +26,7 @@ ORIGINS = {
     "input.layout.chips": 1, "assume.memory_fraction": 0.94, "assume.mfu": 0.0, "chip.peak[mfu_peak]": 1e15, "chip.ranks": 1,
     "chip.host_link": 5e10, "chip.idle_power": 100.0, "chip.tdp": 700.0, "engine.overlap_tensor": 0.0,
     "engine.overlap_expert": 0.0, "engine.overlap_context": 1.0, "engine.overlap_pipeline": 0.0, "engine.overlap_data": 0.5, "engine.hidden_data": 1.0, "engine.units_left": 0.85,
-    "engine.overlap_offload": 0.8, "engine.layer_train": 2e-5, "chip.train_product_share": 0.8, "chip.train_convert_share": 1.0, "chip.train_attention_share": 0.6, "engine.vector_share": 0.5, "engine.attention_speed": 1.0, "engine.accumulates": 0.0, "engine.reserve_train": 2e9, "engine.fragmentation": 0.03,
+    "engine.overlap_offload": 0.8, "engine.layer_train": 2e-5, "chip.train_product_share": 0.8, "chip.train_convert_share": 1.0, "chip.train_attention_share": 0.6, "engine.vector_share": 0.5, "engine.attention_speed": 1.0, "engine.accumulates": 0.0, "engine.sort_share": 0.5, "engine.expert_speed": 1.0, "engine.product_speed": 1.0, "engine.stops_early": 0.0, "engine.reserve_train": 2e9, "engine.fragmentation": 0.03,
     "engine.bucket": 5e8, "engine.saved_share": 1.0, "engine.loss_bytes": 8.0, "engine.step_bytes": 0.0, "input.evaluate.every": 0.0, "input.evaluate.tokens": 0.0, "engine.score_copies": 1.0, "engine.kept_inputs": 1.0, "engine.low_gradients": 0.0, "engine.checkpoint_stall": 5.0, "chip.power_base": 0.0, "chip.power_pipes": 0.0, "chip.power_compute": 1.2, "chip.power_memory": 0.9,
     "input.checkpoint.interval": 0.0, "input.restart": 600.0, "store.write": 5e9, "store.total": 1e11,
     "system.chips_per_node": 8, "chip.failure_rate": 5e-9,

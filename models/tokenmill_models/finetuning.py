@@ -117,7 +117,9 @@ def _job(arch: Architecture, graph: Graph, rows: sp.Expr) -> Job:
     full = 1 - adapters
     usual = full_passes()
     # a frozen base has no gradients of weights
-    passes = Passes(usual.matmul - adapters, usual.attention, usual.vector, counted=usual.counted - adapters)
+    passes = Passes(
+        usual.matmul - adapters, usual.attention, usual.vector, counted=usual.counted - adapters, trained=full
+    )
     again = leaf.recompute_full
     low_rank = (3 + again) * rows * work / (peak_16bit * eta_F)
     unpacked = graph.let(

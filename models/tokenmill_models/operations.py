@@ -62,6 +62,7 @@ class LayerWork:
     scores_time: sp.Symbol
     softmax_time: sp.Symbol
     vector_time: sp.Symbol
+    sorted_bytes: sp.Expr
     expert_time: sp.Symbol
     convert_time: sp.Symbol
     matmul_flops: sp.Symbol
@@ -77,7 +78,7 @@ def layer(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) ->
     """
     operations = [*_mixer(graph, label, kind, path, shape), *_mlp(graph, label, kind, path, shape)]
     operations.append(_vector(graph, label, kind, path, shape))
-    return _total(graph, label, operations)
+    return _total(graph, label, operations, _sorted(kind, path, shape))
 
 
 def head(graph: Graph, label: str, arch: Architecture, shape: Shape) -> LayerWork:
@@ -192,9 +193,17 @@ def _vector(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) 
     if kind.mlp.expert:
         active = arch_leaf(f"{at}.active")
         inside = sum((_activated(Part(m, f"{at}.expert.{m.name}"), shape.t_e) for m in kind.mlp.expert), ZERO)
-        load = active * shape.t_e / shape.t * shape.expert_load
-        elements += load * (inside + 4 * h)
-    return vector_operation(graph, f"{label}_vector", tokens * elements * shape.activation_bytes)
+        elements += active * shape.t_e / shape.t * shape.expert_load * inside
+    moved = tokens * elements * shape.activation_bytes + _sorted(kind, path, shape)
+    return vector_operation(graph, f"{label}_vector", moved)
+
+
+def _sorted(kind: LayerKind, path: str, shape: Shape) -> sp.Expr:
+    """Traffic of bringing the tokens of a layer to their experts and back [B]: a row is read and written each way."""
+    if not kind.mlp.expert:
+        return ZERO
+    pairs = shape.all_tokens * arch_leaf(f"{path}.mlp.active") * shape.t_e / shape.t * shape.expert_load
+    return 4 * pairs * arch_leaf("hidden") * shape.activation_bytes
 
 
 def _activated(part: Part, t: sp.Expr) -> sp.Expr:
@@ -204,7 +213,7 @@ def _activated(part: Part, t: sp.Expr) -> sp.Expr:
     return shard_outputs(part, t)
 
 
-def _total(graph: Graph, label: str, operations: list[Operation]) -> LayerWork:
+def _total(graph: Graph, label: str, operations: list[Operation], sorted_bytes: sp.Expr = ZERO) -> LayerWork:
     def total(what: str, dimension: str, title: str, terms: list[sp.Expr]) -> sp.Symbol:
         return graph.let(f"{what}_{label}", dimension, f"{title} of {label}", sp.Add(*terms))
 
@@ -221,6 +230,7 @@ def _total(graph: Graph, label: str, operations: list[Operation]) -> LayerWork:
         scores_time=total("scores", "s", "forward time of products with scores in memory", pick("time", "scores")),
         softmax_time=total("softmax", "s", "forward time of sweeps over scores in memory", pick("time", "softmax")),
         vector_time=total("vector", "s", "forward time of vector operations", pick("time", "vector")),
+        sorted_bytes=sorted_bytes,
         expert_time=total("expert", "s", "forward time of routed experts", pick("time", "expert")),
         convert_time=total("convert", "s", "forward time of converting inputs", pick("convert")),
         matmul_flops=total(

@@ -66,10 +66,22 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Sides:
+    """Sides of a product on a rank: `rows` x `inner` by `inner` x `columns` [1 each], `copies` of it that share the rows; bytes an element."""
+
+    rows: sp.Expr
+    inner: sp.Expr
+    columns: sp.Expr
+    copies: sp.Expr
+    weight_bytes: sp.Expr
+    activation_bytes: sp.Expr
+
+
+@dataclass(frozen=True)
 class Operation:
     """One operation: its kind (matmul, expert, head, attention, vector), work [FLOP], traffic and weights read [B], times [s].
 
-    `convert`: the part of `time` that converts the input to a narrower format.
+    `convert`: the part of `time` that converts the input to a narrower format; `sides`: of a product with weights.
     """
 
     name: str
@@ -80,6 +92,7 @@ class Operation:
     compute: sp.Expr
     time: sp.Symbol
     convert: sp.Expr = ZERO
+    sides: Sides | None = None
 
 
 @dataclass(frozen=True)
@@ -139,7 +152,8 @@ def product(
         time = timed_experts(graph, label, rows, inner, columns, moved, copies)
     else:
         time = timed_product(graph, label, rows, inner, columns, moved, copies)
-    return Operation(label, kind, flops, moved, weights, time.compute, time.time, time.convert)
+    sides = Sides(rows, inner, columns, copies, shape.weight_bytes, shape.activation_bytes)
+    return Operation(label, kind, flops, moved, weights, time.compute, time.time, time.convert, sides)
 
 
 def vector_operation(graph: Graph, label: str, moved: sp.Expr) -> Operation:

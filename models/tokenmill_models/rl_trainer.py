@@ -48,7 +48,7 @@ def passes() -> Passes:
     twice = 1 + own.critic
     return Passes(
         one.matmul * twice + beside, one.attention * twice + beside, one.vector * twice + beside, one.counted * twice + beside,
-        own.keys, beside + 3 * own.critic,
+        own.keys, beside + 3 * own.critic, twice,
     )  # fmt: skip
 
 

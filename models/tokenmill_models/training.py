@@ -30,6 +30,7 @@ from tokenmill_models.training_exchange import (
 )
 from tokenmill_models.training_memory import EVERYTHING, Recipe, StateElements, weight_bytes
 from tokenmill_models.training_muon import orthogonal_flops
+from tokenmill_models.training_products import EARLY, products_of, redone
 
 BACKWARD = Source(
     "Kaplan et al. 2020, Scaling Laws for Neural Language Models, arXiv:2001.08361, section 2.1",
@@ -67,7 +68,8 @@ class Passes:
     """How often a part runs in a step for one micro-batch, over its forward pass: products, attention, memory sweeps [1].
 
     `counted`: forward passes that the counted work of the job is worth; `keys`: mean keys before a token; `beside`: forward
-    passes among them beside the one that is trained on.
+    passes among them beside the one that is trained on; `updates`: backward passes [1], `trained`: share of them that compute
+    gradients of weights.
     """
 
     matmul: sp.Expr
@@ -76,6 +78,8 @@ class Passes:
     counted: sp.Expr = THREE
     keys: sp.Expr = leaf.sequence / 2
     beside: sp.Expr = ZERO
+    updates: sp.Expr = ONE
+    trained: sp.Expr = ONE
 
 
 def full_passes() -> Passes:
@@ -162,7 +166,8 @@ def _layer_parts(graph: Graph, index: int, kind: LayerKind, shape: Shape, passes
     if rebuilds(kind):  # norms and activations are the sweeps of memory: a second forward sweep, at most
         passes = replace(passes, vector=passes.vector + leaf.recompute_selective)
     ups = [work.operations[f"{label}_{m.name}"] for m in kind.mixer.matrices if latent_up(kind, m.name)]
-    return _parts(graph, label, work, passes, exchange, leaf.layer_seconds * passes.vector, ups, more)
+    last = [one for name, one in work.operations.items() if name.endswith("_mlp_down")]
+    return _parts(graph, label, work, passes, exchange, leaf.layer_seconds * passes.vector, ups, more, last)
 
 
 def latent_up(kind: LayerKind, name: str) -> bool:
@@ -179,7 +184,7 @@ def _head_parts(graph: Graph, arch: Architecture, shape: Shape, passes: Passes) 
 
 def _parts(
     graph: Graph, label: str, work: LayerWork, passes: Passes, exchange: LayerExchange, launch: sp.Expr,
-    ups: Sequence[Operation] = (), more: sp.Expr = ZERO,
+    ups: Sequence[Operation] = (), more: sp.Expr = ZERO, last: Sequence[Operation] = (),
 ) -> Parts:  # fmt: skip
     def all_passes(kind: str, dimension: str, title: str, single: tuple[sp.Expr, sp.Expr, sp.Expr]) -> sp.Symbol:
         terms = [n * one for n, one in zip((passes.matmul, passes.attention, passes.vector), single, strict=True)]
@@ -188,27 +193,30 @@ def _parts(
 
     speed = graph.let(
         "product_speed", "1", "speed of products in training over that of single forward kernels",
-        leaf.product_share * (1 - leaf.dualpipe * (1 - leaf.units_left)), source=SUSTAINED,
+        leaf.product_share * leaf.product_speed * (1 - leaf.dualpipe * (1 - leaf.units_left)), source=SUSTAINED,
     )  # fmt: skip
-    products = graph.let(f"products_{label}", "s", f"forward products of {label} at the speed of training",
-                         (work.matmul_time - work.convert_time) / speed + work.convert_time / leaf.convert_share,
-                         source=SUSTAINED)  # fmt: skip
+    back = products_of(
+        graph, label, list(work.operations.values()), passes.matmul, passes.updates, passes.trained, speed
+    )
+    products = back.forward
     core = work.attention_time / (leaf.attention_share * leaf.attention_speed)
     core += work.scores_time / speed + work.softmax_time / leaf.vector_share
-    vector = work.vector_time / leaf.vector_share
-    busy = all_passes("work", "s", "time of operations", (products, core, vector))
+    sorting = work.sorted_bytes / (W * eta_W)
+    vector = (work.vector_time - sorting) / leaf.vector_share + sorting / leaf.sort_share
+    same = all_passes(
+        "even", "s", "time of operations, were backward products as long as forward ones,", (products, core, vector)
+    )
+    busy = graph.let(
+        f"work_{label}_step", "s", f"time of operations of {label} for a micro-batch", same + back.over + back.convert
+    )
     rest = work.flops - work.matmul_flops - work.attention_flops
     flops = all_passes("flop", "FLOP", "executed work", (work.matmul_flops, work.attention_flops, rest))
-    if more != ZERO:
-        busy = graph.let(
-            f"busy_more_{label}", "s", f"time of operations of {label}, with what is done beside", busy + more
-        )
-    if ups:
-        again = leaf.recompute_selective / speed * sp.Add(*(o.time for o in ups))
-        busy = graph.let(
-            f"busy_{label}_step", "s", f"time of operations of {label}, with latents projected up again", busy + again
-        )
-        flops = flops + leaf.recompute_selective * sp.Add(*(o.flops for o in ups))
+    again = redone(speed, ups, last)
+    busy = graph.let(
+        f"busy_{label}_step", "s", f"time of operations of {label}, with what is done again and beside",
+        busy + again.seconds + more, source=EARLY,
+    )  # fmt: skip
+    flops = flops + again.flops
     bound = graph.let(
         f"compute_{label}_step",
         "s",
@@ -226,7 +234,7 @@ def _parts(
     whole = graph.let(
         f"whole_{label}", "s", f"time of {label} for a micro-batch", sp.Add(busy, *list(by_resource.values())[2:])
     )
-    return Parts(whole, products, by_resource, flops, passes.matmul * work.bytes)
+    return Parts(whole, products + back.weights, by_resource, flops, passes.matmul * work.bytes)
 
 
 def _launch_wait(graph: Graph, label: str, launch: sp.Expr, busy: sp.Expr) -> sp.Symbol:

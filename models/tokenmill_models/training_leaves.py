@@ -127,7 +127,7 @@ product_share = declare(
     sign="positive",
 )  # fmt: skip
 convert_share = declare(
-    "g_c", "1", "speed of converting the inputs of products in training over that of single kernels",
+    "g_c", "1", "speed of converting the inputs of products in training over one sweep of memory",
     origin="chip.train_convert_share", sign="positive",
 )  # fmt: skip
 attention_share = declare(
@@ -136,6 +136,22 @@ attention_share = declare(
 )  # fmt: skip
 attention_speed = declare(
     "h_a", "1", "speed of a framework's attention over that of the kernels of its day", origin="engine.attention_speed",
+    sign="positive",
+)  # fmt: skip
+stops_early = declare(
+    "h_r", "1", "1 where recomputing a layer ends before its last product, whose output nothing backward reads",
+    origin="engine.stops_early",
+)  # fmt: skip
+sort_share = declare(
+    "g_s", "1", "speed of bringing tokens to their experts and back in a framework over one fused sweep", origin="engine.sort_share",
+    sign="positive",
+)  # fmt: skip
+expert_speed = declare(
+    "h_k", "1", "speed of grouped products of experts in training over that of single products of their sides",
+    origin="engine.expert_speed", sign="positive",
+)  # fmt: skip
+product_speed = declare(
+    "h_m", "1", "speed of products on the machines of a framework's measurements over that of most", origin="engine.product_speed",
     sign="positive",
 )  # fmt: skip
 vector_share = declare(

@@ -6,7 +6,7 @@ Three fits: on each half of the groups, to score the other half, and on all of t
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,7 @@ from tokenmill.efficiency import (
     fitted_figure,
     relatives,
 )
-from tokenmill.validate import Outcome, fitted_half, residual_quantiles
+from tokenmill.validate import fitted_half, group_quantiles
 from tokenmill.validate_cases import Predictor, engine_of, stage_of
 from tokenmill.validate_training import READERS, Measured, measured, sparse
 from tokenmill_models import training_leaves as leaf
@@ -35,12 +35,12 @@ SOURCE = "fitted on measured/training"
 SYMBOLS = {
     "train_product_share": leaf.product_share.name, "train_attention_share": leaf.attention_share.name,
     "train_convert_share": leaf.convert_share.name, "vector_share": leaf.vector_share.name,
-    "layer_train": leaf.layer_seconds.name, "overlap_data": leaf.overlap_data.name, "hidden_data": leaf.hidden_data.name,
+    "layer_train": leaf.layer_seconds.name, "overlap_expert": leaf.overlap_expert.name, "expert_speed": leaf.expert_speed.name, "sort_share": leaf.sort_share.name, "product_speed": leaf.product_speed.name, "overlap_data": leaf.overlap_data.name, "hidden_data": leaf.hidden_data.name,
 }  # fmt: skip
 MOST_WEIGHT = 10
 """Rows of one file, accelerator and format that count in full: beyond, they share the weight of so many."""
-LEAST_ROWS = 10
-"""Rows that a class of residuals has at least: below, those of the next wider class are taken."""
+LEAST_ROWS, LEAST_GROUPS = 10, 5
+"""Rows and groups that a class of residuals has at least: below, those of the next wider class are taken."""
 SPREAD = 0.05
 """Relative error from which a row counts linearly."""
 FOLDS = ("even", "odd")
@@ -48,6 +48,10 @@ OWN = "own"
 """What the rows of a user's file go under."""
 MOST_KNOWN = 40
 """Predictions that are kept of a batch of held layouts."""
+DRIFT = 0.3
+"""How far a constant is expected from its start, in log: what rows hardly tell stays near it."""
+MOST_OF_GROUP = 2
+"""Rows of one group that count in full: runs of one model on one machine err together."""
 ROUNDS = 2
 """How often layouts are chosen anew with the constants fitted last."""
 EDGE = 1e-3
@@ -67,15 +71,21 @@ class Free:
     high: float
 
 
-CLASSES = (ENGINE, "llm-foundry", "megatron-2021", "megatron-2023-node", "megatron-deepspeed")
+FUSED = (ENGINE, "llm-foundry", "megatron-2021", "megatron-2023-node", "megatron-deepspeed", "simumax")
 """Classes of frameworks whose sweeps of memory are told apart: how far they are fused differs most."""
+CLASSES = (*FUSED, "megatron-bridge nvl72")
+"""Classes of frameworks with constants of their own."""
 FREE = (
-    *(Free("vector_share", name, "", "1", 0.8, 0.2, 1.2) for name in CLASSES),
+    *(Free("vector_share", name, "", "1", 0.8, 0.2, 1.2) for name in FUSED),
+    Free("expert_speed", ENGINE, "", "1", 0.8, 0.25, 1.3),
+    Free("overlap_expert", "megatron-bridge nvl72", "", "share", 0.5, 0.01, 1.0),
+    Free("sort_share", ENGINE, "", "1", 0.5, 0.1, 1.5),
     Free("layer_train", ENGINE, "", "s", 1e-3, 1e-5, 3e-3),
     Free("overlap_data", ENGINE, "", "share", 0.6, 0.02, 1.0),
     Free("hidden_data", ENGINE, "", "share", 0.6, 0.02, 1.0),
-    *(Free("train_attention_share", chip, "", "1", 0.7, 0.25, 1.3) for chip in ("a100-sxm-80gb", "h100-sxm", "b200-sxm")),
-    *(Free("train_convert_share", chip, "", "1", 2.0, 0.5, 10.0) for chip in ("h100-sxm", "b200-sxm")),
+    Free("product_speed", "simumax", "", "1", 0.9, 0.4, 1.2),
+    *(Free("train_attention_share", chip, "", "1", 0.9, 0.25, 1.3) for chip in ("a100-sxm-80gb", "h100-sxm", "b200-sxm")),
+    *(Free("train_convert_share", chip, "", "1", 1.0, 0.2, 3.0) for chip in ("h100-sxm", "b200-sxm")),
     *(
         Free("train_product_share", chip, precision, "1", 0.9, 0.5, 1.15)
         for chip, formats in (
@@ -85,6 +95,10 @@ FREE = (
         for precision in formats
     ),
 )  # fmt: skip
+
+
+OF_ENGINES = frozenset(one.constant for one in FREE if one.chip in CLASSES)
+"""Constants of classes of frameworks, whatever the chip."""
 
 
 class Steps:
@@ -113,10 +127,13 @@ class Steps:
     def weights(self, part: NDArray[np.bool_]) -> Array:
         """Return the weight of every row of `part`: rows of one file, accelerator and format share at most `MOST_WEIGHT`."""
         kinds = np.array([f"{f} {r.case.accelerator} {r.case.workload['precision']['compute']}" for f, r in zip(self.files, self.rows, strict=True)])  # fmt: skip
+        groups = np.array([row.case.group for row in self.rows])
         weights = np.zeros(part.size)
         for kind in np.unique(kinds[part]):
             among = part & (kinds == kind)
-            weights[among] = np.sqrt(min(MOST_WEIGHT, among.sum()) / among.sum())
+            _, of_group, counts = np.unique(groups[among], return_inverse=True, return_counts=True)
+            shares = np.minimum(1, MOST_OF_GROUP / counts)[of_group]
+            weights[among] = np.sqrt(shares * min(1, MOST_WEIGHT / shares.sum()))
         return weights
 
 
@@ -157,6 +174,8 @@ def leaves(predictor: Predictor, catalog: Catalog, table: Table) -> dict[tuple[s
             if constant in stated:
                 continue
             own = fitted_field(engine, constant, table)
+            if own is None and constant in OF_ENGINES:
+                continue  # what the data state for the generic class
             constants[symbol] = (
                 float(own["value"]) if own else fitted_figure(catalog, chip, constant, precision, table).value
             )
@@ -193,12 +212,13 @@ def _fit_held(
     def misses(logs: Array) -> Array:
         tried = dict(zip(free, np.exp(logs).tolist(), strict=True))
         errors = np.log(held.predict(table_of({**tried, **unknown}), part) / held.steps.seconds)
-        return np.asarray(np.where(np.isfinite(errors) & part, errors, 0.0) * weights)
+        data = np.where(np.isfinite(errors) & part, errors, 0.0) * weights
+        return np.concatenate([data, SPREAD / DRIFT * (logs - starts)])
 
-    low, high = (np.log([getattr(one, field) for one in free]) for field in ("low", "high"))
+    low, high, starts = (np.log([getattr(one, field) for one in free]) for field in ("low", "high", "start"))
     inside = np.clip(np.log([values[one] for one in free]), low + EDGE, high - EDGE)
     found = least_squares(
-        misses, inside, bounds=(low, high), loss="soft_l1", f_scale=SPREAD, diff_step=2e-3, max_nfev=10
+        misses, inside, bounds=(low, high), loss="soft_l1", f_scale=SPREAD, diff_step=2e-3, max_nfev=15
     )
     return dict(zip(free, np.exp(found.x).tolist(), strict=True))
 
@@ -254,20 +274,14 @@ def _write_residuals(steps: Steps, other: Array, path: Path) -> int:
     scored = steps.usable | np.array([sparse(row.case.model) for row in steps.rows])
     for name in sorted({name for one in classes for name in one}):
         at = np.flatnonzero(scored & np.isfinite(other) & np.array([name in one for one in classes]))
-        if at.size >= LEAST_ROWS:
-            low, high = residual_quantiles(_outcomes(steps, other, at))
+        groups = np.array([steps.rows[i].case.group for i in at])
+        if at.size >= LEAST_ROWS and np.unique(groups).size >= LEAST_GROUPS:
+            low, high = group_quantiles(np.log(steps.seconds[at] / other[at]), groups)
             found.append(
                 [stage_of("training"), "step_time", name, "", f"{low:.4f}", f"{high:.4f}", str(at.size), SOURCE]
             )
     write_table(RESIDUAL_COLUMNS, found, path)
     return len(found)
-
-
-def _outcomes(steps: Steps, predicted: Array, at: Iterable[int]) -> Sequence[Outcome]:
-    return [
-        Outcome(steps.rows[i].case.accelerator, "step_time", steps.rows[i].case.group, float(predicted[i]), float(steps.seconds[i]))
-        for i in at
-    ]  # fmt: skip
 
 
 @cache

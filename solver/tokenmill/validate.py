@@ -257,3 +257,14 @@ def log_quantiles(logs: Array, share: float = 0.8) -> tuple[float, float]:
     upper = min(1.0, (1 + share) / 2 * (logs.size + 1) / logs.size)
     low, high = np.quantile(logs, [1 - upper, upper])
     return float(low), float(high)
+
+
+def group_quantiles(logs: Array, groups: NDArray[np.str_], share: float = 0.8) -> tuple[float, float]:
+    """Return the range about the median of `logs` that holds `share` of those of a further group.
+
+    Rows of one group err together, so groups count as draws: of n groups the k-th farthest leaves k/(n + 1) inside it.
+    """
+    count = np.unique(groups).size
+    middle = np.median(logs)
+    reach = np.quantile(np.abs(logs - middle), min(1.0, share * (count + 1) / count))
+    return float(middle - reach), float(middle + reach)

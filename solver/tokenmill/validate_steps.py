@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from tokenmill import data
 from tokenmill.calibration_memory import fold_table as memory_table
 from tokenmill.calibration_reserved import reserved_leaves
-from tokenmill.calibration_training import FOLDS, LEAST_ROWS, SYMBOLS, fold_table, leaves
+from tokenmill.calibration_training import FOLDS, LEAST_GROUPS, LEAST_ROWS, SYMBOLS, fold_table, leaves
 from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.efficiency import residual_classes
-from tokenmill.validate import Evaluation, Outcome, fitted_half, log_quantiles
+from tokenmill.validate import Evaluation, Outcome, fitted_half, group_quantiles, log_quantiles
 from tokenmill.validate_cases import Case, Constants, Prediction, Predictor, engine_of
 from tokenmill.validate_training import KERNELS_ALONE, READERS, Measured, measured, read_rows, sparse
 from tokenmill_models import training_leaves as leaf
@@ -162,14 +162,16 @@ def left_out_residuals() -> Mapping[tuple[str, str], tuple[NDArray[np.str_], NDA
 def interval(pair: Pair, figure: str, predicted: float) -> tuple[float, float] | None:
     """Return the 80% interval of a step time or a memory from the residuals of other groups, None where none are known.
 
-    They are of the narrowest class that has `LEAST_ROWS` of them.
+    They are of the narrowest class that has `LEAST_ROWS` of them, of step times of `LEAST_GROUPS` too.
     """
     if figure != "step_time" and figure not in MEMORY:
         return None
     for name in (*classes_of(pair.row.case, load_catalog()), ""):
         groups, logs = left_out_residuals().get((figure, name), (np.array([], str), np.array([])))
-        others = logs[groups != pair.row.case.group]
-        if others.size >= LEAST_ROWS:
-            low, high = log_quantiles(others)
-            return predicted * exp(low), predicted * exp(high)
+        apart = groups != pair.row.case.group
+        others = logs[apart]
+        if others.size < LEAST_ROWS or (figure not in MEMORY and np.unique(groups[apart]).size < LEAST_GROUPS):
+            continue
+        low, high = log_quantiles(others) if figure in MEMORY else group_quantiles(others, groups[apart])
+        return predicted * exp(low), predicted * exp(high)
     return None

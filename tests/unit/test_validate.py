@@ -3,12 +3,21 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from tokenmill.api import solve
 from tokenmill.reading import load_problem
-from tokenmill.validate import EVALUATORS, Evaluation, Outcome, rank_correlation, residual_quantiles, score
+from tokenmill.validate import (
+    EVALUATORS,
+    Evaluation,
+    Outcome,
+    group_quantiles,
+    rank_correlation,
+    residual_quantiles,
+    score,
+)
 from tokenmill.validate_cases import Predictor
 from tokenmill.validate_training import READERS, measured
 
@@ -116,14 +125,12 @@ def test_held_layouts_predict_what_the_best_of_all_does() -> None:
 
 def test_an_interval_leaves_its_own_group_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve residuals of the row's own group are far off, twelve of others lie between 0 and 0.11."""
-    import numpy as np
-
     from tokenmill import validate_steps
     from tokenmill.catalog import load_catalog
 
     row = next(row for row in measured("simumax_b200")[0] if row.case.row == "SM0002")
     narrow, *_ = validate_steps.classes_of(row.case, load_catalog())
-    groups = np.array([row.case.group] * 12 + ["another"] * 12)
+    groups = np.array([row.case.group] * 12 + [f"another {i}" for i in range(12)])
     logs = np.array([5.0] * 12 + [i / 100 for i in range(12)])
     monkeypatch.setattr(validate_steps, "left_out_residuals", lambda: {("step_time", narrow): (groups, logs)})
     found = validate_steps.interval(validate_steps.Pair(row, None), "step_time", 2.0)
@@ -131,3 +138,20 @@ def test_an_interval_leaves_its_own_group_out(monkeypatch: pytest.MonkeyPatch) -
     assert found[0] >= 2.0
     assert found[1] <= 2.0 * np.exp(0.11)
     assert validate_steps.interval(validate_steps.Pair(row, None), "memory.allocated", 2.0) is None
+
+
+def test_a_range_by_groups_grows_where_groups_are_few() -> None:
+    """Of nine groups of one row each, 0.8·10/9 = 8/9 lie inside: all but the farthest; of two groups all."""
+    logs = np.array([-0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3, 0.9])
+    nine = np.array([f"g{i}" for i in range(9)])
+    low, high = group_quantiles(logs, nine)
+    assert (low, high) == pytest.approx(
+        (-0.4 - 5 / 90, 0.4 + 5 / 90), rel=0.2
+    )  # between the eighth and the ninth distance
+    assert group_quantiles(logs, np.array(["a"] * 4 + ["b"] * 5)) == pytest.approx((-0.9, 0.9))
+
+
+def test_a_range_by_groups_stands_about_the_median() -> None:
+    logs = np.array([1.0, 1.1, 1.2, 1.3, 1.4, 1.5])
+    low, high = group_quantiles(logs, np.arange(6).astype(str))
+    assert (low + high) / 2 == pytest.approx(1.25)
