@@ -18,7 +18,7 @@ from tokenmill.milp.highs import Outcome, solve_arrays
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Arrays
 
-FEW = 150  # integers that the solver settles as quickly alone
+FEW = 250  # integers that the solver settles as quickly alone
 TRIES = 4  # kinds whose own best plan is looked for
 ROOM = 1e-6  # relative: the solver's tolerances
 ROUGH = 0.02  # gap of first plans
