@@ -11,6 +11,7 @@ import sympy as sp
 
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.batch_inference import rewritten
+from tokenmill_models.energy import base_weight
 from tokenmill_models.formula import Graph, Source
 from tokenmill_models.inference import RESOURCES
 from tokenmill_models.roofline import M
@@ -22,6 +23,7 @@ SHARED = Source(
     (
         "while the others work, what takes T alone takes T over the share of the time; while they rest it is faster",
         "each process holds its own weights, cache and reserve within its part of the memory",
+        "in its turns a process makes the chip draw what it would alone: what being at work draws counts by the share, too",
     ),
 )
 KEY = "layout.chip_share"
@@ -39,7 +41,7 @@ def asked(held: object) -> bool:
 
 def with_share(role: Role) -> Role:
     """Return a role whose replicas may take a share of one chip; a whole chip changes nothing."""
-    role = rewritten(role, {M: M * share})
+    role = rewritten(role, {M: M * share, base_weight: base_weight * share})
     graph = Graph(dict(role.graph.formulas))
     slowed = _slowed({symbol.name for symbol in graph.formulas})
     for symbol, formula in list(graph.formulas.items()):

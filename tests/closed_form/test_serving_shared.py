@@ -55,12 +55,14 @@ def test_half_of_the_memory_holds_the_same_weights():
 
 
 def test_parts_of_a_chip_draw_its_rest_once():
-    """Idle 100 W of 700 W: four quarters at rest draw what the chip does; at work each adds what its own work draws."""
-    quarter, plain = found("decode", 0.25), found("decode")
-    assert 4 * quarter["power_idle_shared"] == pytest.approx(100.0)
-    work = quarter["power_shared"] - 25.0
-    assert 0 < work <= plain[WHOLE["decode"].figures["power"].name] - 100.0
-    assert quarter["power_per_chip_shared"] == pytest.approx(4 * quarter["power_shared"])
+    """Idle 100 W of 700 W: four quarters at rest draw what the chip does, and at work, each a quarter of the time, what one replica
+    draws that has the chip all the time.
+    """
+    for pipes in (0.0, 0.3):
+        quarter, plain = found("decode", 0.25, chip__power_pipes=pipes), found("decode", chip__power_pipes=pipes)
+        assert 4 * quarter["power_idle_shared"] == pytest.approx(100.0)
+        assert 4 * quarter["power_shared"] == pytest.approx(plain[WHOLE["decode"].figures["power"].name])
+        assert quarter["power_per_chip_shared"] == pytest.approx(4 * quarter["power_shared"])
 
 
 @pytest.mark.parametrize("name", ["mixed", "prefill", "decode"])
