@@ -108,6 +108,7 @@ def memory_figures(graph: Graph, memory: Memory) -> dict[str, sp.Symbol]:
         "memory.activations": memory.activations,
         "memory.kv": memory.room,
         "memory.reserve": memory.reserve,
+        "memory.outside": leaf.outside,
         "memory.allocated": memory.allocated,
         "memory.reserved": memory.allocated,
         "memory.total": memory.total,

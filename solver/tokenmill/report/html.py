@@ -23,7 +23,7 @@ td, th { padding: .15rem .7rem .15rem 0; text-align: left; vertical-align: top }
 .bar span { overflow: hidden; white-space: nowrap; font-size: .75rem; color: #fff; padding-left: .25rem }
 code { font-size: .85em; background: #f3f4f6; padding: 0 .2rem } .dull { color: #57606a } :target { background: #fff3bf }
 """
-NOT_PARTS = ("total", "capacity", "allocated", "reserved")
+NOT_PARTS = ("total", "capacity", "allocated", "reserved", "usable")
 """Sums and limits among the figures of memory."""
 
 

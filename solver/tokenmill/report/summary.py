@@ -11,7 +11,7 @@ from typing import Any
 from tokenmill.milp.alternatives import had
 from tokenmill.milp.solution import Had
 from tokenmill.plan import Bound, NextUnit, Plan, Pool
-from tokenmill.report.text_pools import layout_text, may_not_fit
+from tokenmill.report.text_pools import LATENCIES, layout_text, may_not_fit
 from tokenmill.report.text_words import cut, money, percent, quantity
 
 MOST = 10
@@ -151,7 +151,7 @@ def _limits(plan: Plan, workload: str, pool: Pool, asked: Mapping[str, Any]) -> 
             for word, limit in limits.items():
                 if limit is not None and values.get(word) is not None:
                     keys = _keys(plan, f"{workload}.{pool.name}", f"{figure}.{word}")
-                    yield f"{figure.upper()} {word} {quantity(values[word], 's')} of {quantity(limit, 's')}{keys}"
+                    yield f"{LATENCIES.get(figure, figure)} {word} {quantity(values[word], 's')} of {quantity(limit, 's')}{keys}"
 
 
 RUN = (

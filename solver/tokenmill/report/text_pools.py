@@ -23,7 +23,8 @@ SHOWN_FIGURES = (
     ("power_per_chip", "J/s"),
     ("energy_per_token", "J"),
 )
-LATENCIES = ("ttft", "tpot", "e2e")
+LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "latency": "latency", "task": "task"}
+"""What times of requests are called, by the figure's name."""
 STAGES, ORDER = "pp", "schedule"
 """The order of a pipeline's work says something where it has several stages."""
 METHODS = ("method",)
@@ -92,10 +93,10 @@ def _batch(pool: Pool) -> str:
 def delivers(pool: Pool, asked: Mapping[str, Any]) -> Iterable[str]:
     """Yield what a pool is predicted to deliver, beside what was asked, line by line."""
     predicted = pool.predicted
-    for name in LATENCIES:
+    for name, word in LATENCIES.items():
         if isinstance(predicted.get(name), Mapping):
             limits = asked.get("values", {}).get(f"slo.{name}") or {}
-            yield f"{name.upper()} {_percentiles(predicted[name], limits)}"
+            yield f"{word} {_percentiles(predicted[name], limits)}"
     shown = []
     for name, unit in SHOWN_FIGURES:
         value = predicted.get(name)
@@ -125,7 +126,7 @@ def _memory(memory: Mapping[str, Any], interval: tuple[float, float] | None) -> 
     used = next((memory[name] for name in ("total", "reserved", "allocated") if memory.get(name)), None)
     if used is None:
         return
-    parts = {k: v for k, v in memory.items() if k not in ("total", "capacity", "allocated", "reserved") and v}
+    parts = {k: v for k, v in memory.items() if k not in ("total", "capacity", "allocated", "reserved", "usable") and v}
     held = ", ".join(f"{name} {quantity(value, 'B')}" for name, value in parts.items())
     room = f" of {quantity(memory['capacity'], 'B')}" if memory.get("capacity") else ""
     ends = " to ".join(quantity(end, "B") for end in interval or ())
