@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,27 @@ def fit(
     whole = np.exp(fitted(np.ones(seconds.size, bool)))
     values = dict(zip(names, whole.tolist(), strict=True))
     return Result(values, float(np.median(error)), float(np.quantile(error, 0.9)), int(seconds.size))
+
+
+class Halved(Protocol):
+    """Rows in two halves, and what constants of each class predict of every row."""
+
+    @property
+    def even(self) -> NDArray[np.bool_]:
+        """Whether a row is in the even half."""
+
+    def predict(self, constants: Mapping[str, Array], /) -> Array:
+        """Return the figure of every row."""
+
+
+def left_out(found: Halved, fits: Mapping[str, Mapping[str, Array]]) -> Array:
+    """Return the figure of every row by the fit on the other half (``even``, ``odd``)."""
+    return np.where(found.even, found.predict(fits["odd"]), found.predict(fits["even"]))
+
+
+def median_and_p90(errors: Array) -> tuple[float, float]:
+    """Return the median and the 90th percentile of errors, 0 where there are none."""
+    return (float(np.quantile(errors, 0.5)), float(np.quantile(errors, 0.9))) if errors.size else (0.0, 0.0)
 
 
 def records(chip: str, precision: str, result: Result, constants: Iterable[Constant], source: str) -> list[Fitted]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from tokenmill.calibration_fit import Constant, Fitted, Result, fit, records, write_constants, write_table
 from tokenmill.catalog import Catalog, load_catalog
-from tokenmill.validate import Outcome, residual_quantiles
-from tokenmill.validate_links import ENGINE_OWN, FILES, FOLDS, LIBRARY, Rows, half_constants, left_out, predict, read
+from tokenmill.validate import FOLDS, Outcome, residual_quantiles
+from tokenmill.validate_links import ENGINE_OWN, FILES, LIBRARY, Rows, half_constants, left_out, predict, read
 
 SOURCE = "fitted on measured/kernels/{}.csv"
 SMALLEST, HOP = 0.3, 1e-6

@@ -16,14 +16,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.calibration_fit import RESIDUAL_COLUMNS, Array, Fitted, write_constants, write_table
+from tokenmill.calibration_fit import (
+    RESIDUAL_COLUMNS,
+    Array,
+    Fitted,
+    left_out,
+    median_and_p90,
+    write_constants,
+    write_table,
+)
 from tokenmill.calibration_reserved import constants_shown, counted, residuals_shown, shown
 from tokenmill.efficiency import ENGINE, Table, engine_fields, engine_like, fitted_field
 from tokenmill.validate import fitted_half, log_quantiles
 from tokenmill.validate_cases import Batch, Case, engine_of
 from tokenmill_models import training_leaves as leaf
 
-FOLDS = ("even", "odd")
 FIGURE = "memory.total"
 ALLOCATED, RESERVED = "memory.allocated", "memory.reserved"
 FIGURES = (FIGURE, ALLOCATED, RESERVED, "memory.weights", "memory.gradients", "memory.optimizer")
@@ -183,15 +190,10 @@ def calibrate_memory(folder: Path) -> dict[str, int]:
     return counts | {"memory_residuals.csv": len(lines_of)}
 
 
-def left_out(found: Memories, halves: Mapping[str, Mapping[str, Array]]) -> Array:
-    """Return the memory of every row by the fit on the other half."""
-    return np.where(found.even, found.predict(halves["odd"]), found.predict(halves["even"]))
-
-
 def _records(engine: str, values: Array, found: Memories, other: Array) -> list[Fitted]:
     at = np.ones(other.size, bool) if engine == ENGINE else found.engines == engine
     errors = np.abs(other[at] / found.measured[at] - 1)
-    middle, high = (float(np.quantile(errors, share)) for share in (0.5, 0.9))
+    middle, high = median_and_p90(errors)
     return [
         Fitted(engine, name, "", float(value), UNITS[name], int(at.sum()), middle, high, SOURCE)
         for name, value in zip(SYMBOLS, values, strict=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.calibration_fit import SPREAD, Array, Constant, Fitted, write_constants
+from tokenmill.calibration_fit import SPREAD, Array, Constant, Fitted, median_and_p90, write_constants
 from tokenmill.validate import fitted_half
 from tokenmill.validate_cases import Predictor
 from tokenmill.validate_serving import HALVES, METRICS, POWER_HALVES, half_table, leaves_of
@@ -127,6 +127,6 @@ def _predict(
 
 
 def _records(chip: str, values: Mapping[str, float], count: int, errors: Array) -> list[Fitted]:
-    median, worse = (float(np.quantile(errors, q)) if errors.size else 0.0 for q in (0.5, 0.9))
+    median, worse = median_and_p90(errors)
     source = f"fitted on measured/serving/{FILE}.csv"
     return [Fitted(chip, name, "", value, "1", count, median, worse, source) for name, value in values.items()]

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.calibration_fit import Array, Fitted
+from tokenmill.calibration_fit import Array, Fitted, left_out, median_and_p90
 from tokenmill.efficiency import GENERIC, Table, engine_figure, engine_like
 from tokenmill.validate import fitted_half, log_quantiles
 from tokenmill.validate_cases import Predictor, engine_of, stages_alike
@@ -102,15 +102,10 @@ def constants_shown(found: Shown) -> dict[str, list[Fitted]]:
     return {name: [one for engine, values in by.items() for one in _records(engine, values, found, other)] for name, by in tables.items()}  # fmt: skip
 
 
-def left_out(found: Shown, halves: Mapping[str, Mapping[str, Array]]) -> Array:
-    """Return the memory of every run by the fit on the other half [B]."""
-    return np.where(found.even, found.predict(halves["odd"]), found.predict(halves["even"]))
-
-
 def _records(engine: str, values: Array, found: Shown, other: Array) -> list[Fitted]:
     at = (found.engines == engine) & np.isfinite(other)
     errors = np.abs(other[at] / found.bytes[at] - 1)
-    middle, high = (float(np.quantile(errors, share)) if errors.size else 0.0 for share in (0.5, 0.9))
+    middle, high = median_and_p90(errors)
     return [
         Fitted(engine, name, "", float(value), unit, int(at.sum()), middle, high, SOURCE)
         for (name, (_, unit)), value in zip(CONSTANTS.items(), values, strict=True)

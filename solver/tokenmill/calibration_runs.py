@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill import data
-from tokenmill.calibration_fit import RESIDUAL_COLUMNS, Array, Constant, Fitted, write_constants, write_table
+from tokenmill.calibration_fit import (
+    RESIDUAL_COLUMNS,
+    Array,
+    Constant,
+    Fitted,
+    median_and_p90,
+    write_constants,
+    write_table,
+)
 from tokenmill.efficiency import ENGINE, RUN_OF_PARTS
 from tokenmill.validate import fitted_half, log_quantiles
 from tokenmill.validate_cases import stage_of
@@ -125,7 +133,7 @@ def _records(values: Mapping[str, float], found: Observed, other: Array) -> list
     for one in CONSTANTS:
         at = named == FIGURES[one.name.startswith("sync_")]
         errors = np.abs(other[at] / found.values[at] - 1)
-        middle, high = (float(np.quantile(errors, share)) for share in (0.5, 0.9))
+        middle, high = median_and_p90(errors)
         records.append(Fitted(ENGINE, one.name, "", values[one.name], one.unit, int(at.sum()), middle, high, SOURCE))
     return records
 

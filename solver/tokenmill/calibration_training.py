@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.calibration_fit import RESIDUAL_COLUMNS, Array, Fitted, write_constants, write_table
+from tokenmill.calibration_fit import RESIDUAL_COLUMNS, Array, Fitted, median_and_p90, write_constants, write_table
 from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.efficiency import (
     ENGINE,
@@ -43,7 +43,6 @@ LEAST_ROWS, LEAST_GROUPS = 10, 5
 """Rows and groups that a class of residuals has at least: below, those of the next wider class are taken."""
 SPREAD = 0.05
 """Relative error from which a row counts linearly."""
-FOLDS = ("even", "odd")
 OWN = "own"
 """What the rows of a user's file go under."""
 MOST_KNOWN = 40
@@ -247,7 +246,7 @@ def _record(one: Free, value: float, steps: Steps, other: Array) -> Fitted:
     """Return a constant with the errors, on halves left out, of the rows that it bears on."""
     bears = np.array([_bears(one, row, steps.catalog) for row in steps.rows]) & np.isfinite(other)
     errors = np.abs(other[bears] / steps.seconds[bears] - 1)
-    median, p90 = (float(np.quantile(errors, share)) for share in (0.5, 0.9)) if errors.size else (0.0, 0.0)
+    median, p90 = median_and_p90(errors)
     return Fitted(one.chip, one.constant, one.precision, value, one.unit, int(bears.sum()), median, p90, SOURCE)
 
 

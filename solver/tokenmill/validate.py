@@ -115,9 +115,18 @@ class Score:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
+FOLDS = ("even", "odd")
+"""Halves of the groups; the constants fitted on one half predict the rows of the other."""
+
+
 def fitted_half(group: str) -> bool:
     """Return whether rows of a group may enter a fit; the others are scored."""
     return crc32(group.encode()) % 2 == 0
+
+
+def fold_of(group: str) -> str:
+    """Return the half that a group is in."""
+    return FOLDS[0] if fitted_half(group) else FOLDS[1]
 
 
 def validate(files: Iterable[str] | None = None) -> list[Score]:

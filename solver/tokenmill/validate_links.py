@@ -18,7 +18,7 @@ from tokenmill.calibration_kernels import CHIP_OF
 from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.efficiency import chip_constant
 from tokenmill.topology import Machine, machine_of
-from tokenmill.validate import Evaluation, Outcome, fitted_half
+from tokenmill.validate import FOLDS, Evaluation, Outcome, fitted_half
 from tokenmill_models.collectives import LEVELS, all_reduce, all_to_all, engine_all_reduce, gather, group_leaves
 from tokenmill_models.compile import Compiled, compile_graph
 from tokenmill_models.formula import Graph
@@ -28,8 +28,6 @@ Array = NDArray[np.float64]
 
 LIBRARY, ENGINE_OWN = "nccl", "allreduce"
 FILES = (LIBRARY, ENGINE_OWN)
-FOLDS = ("even", "odd")
-"""Halves of the groups; the constants fitted on one half predict the rows of the other."""
 KERNEL_OF = {"all_gather": "gather", "reduce_scatter": "gather", "all_reduce": "reduce", "alltoall": "exchange"}
 PASSES = {"gather": 1, "exchange": 1}
 """How often a buffer goes over the wire, (n - 1)/n of it each time; an all-reduce twice."""

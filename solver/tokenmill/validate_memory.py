@@ -19,7 +19,6 @@ from tokenmill.calibration_memory import (
     ALLOCATED,
     FIGURE,
     FIGURES,
-    FOLDS,
     LEAST_ROWS,
     RESERVED,
     Measured,
@@ -27,7 +26,7 @@ from tokenmill.calibration_memory import (
     given,
     residual_class,
 )
-from tokenmill.validate import Evaluation, Outcome, fitted_half, log_quantiles
+from tokenmill.validate import FOLDS, Evaluation, Outcome, fitted_half, fold_of, log_quantiles
 from tokenmill.validate_cases import Case, Prediction, Predictor, engine_of, stage_of
 from tokenmill.validate_training import GIB, TOKENS, LeftOut, Row, load_file, read_rows
 
@@ -62,7 +61,7 @@ class Pair:
     @property
     def fold(self) -> str:
         """The half of the groups that the row is in."""
-        return FOLDS[0] if fitted_half(self.row.case.group) else FOLDS[1]
+        return fold_of(self.row.case.group)
 
 
 @cache

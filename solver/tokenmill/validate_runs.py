@@ -25,7 +25,7 @@ from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.errors import TokenmillError
 from tokenmill.imports.architecture import load_architecture
 from tokenmill.reading import load_problem
-from tokenmill.validate import Evaluation, Outcome, fitted_half, log_quantiles
+from tokenmill.validate import FOLDS, Evaluation, Outcome, fitted_half, fold_of, log_quantiles
 from tokenmill.validate_cases import stage_of
 from tokenmill_models.stage import stages
 
@@ -33,7 +33,6 @@ MEASURED, UNTIL = "measured_", "until_"
 SCALES = 4.0
 """What a row leaves open is sought from 1/16 to 16 of what stands there."""
 CLOSE = 0.1
-FOLDS = ("even", "odd")
 LEAST_ROWS = 8
 """Rows that residuals are of at least."""
 
@@ -50,7 +49,7 @@ class Run:
     @property
     def fold(self) -> str:
         """The half of the groups that the row is in."""
-        return FOLDS[0] if fitted_half(self.row["group"]) else FOLDS[1]
+        return fold_of(self.row["group"])
 
     def measured(self) -> Iterator[tuple[str, float]]:
         """Yield the name and the value of every figure that was measured."""

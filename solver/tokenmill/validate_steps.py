@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from tokenmill import data
 from tokenmill.calibration_memory import fold_table as memory_table
 from tokenmill.calibration_reserved import reserved_leaves
-from tokenmill.calibration_training import FOLDS, LEAST_GROUPS, LEAST_ROWS, SYMBOLS, fold_table, leaves
+from tokenmill.calibration_training import LEAST_GROUPS, LEAST_ROWS, SYMBOLS, fold_table, leaves
 from tokenmill.catalog import Catalog, load_catalog
 from tokenmill.efficiency import residual_classes
-from tokenmill.validate import Evaluation, Outcome, fitted_half, group_quantiles, log_quantiles
+from tokenmill.validate import FOLDS, Evaluation, Outcome, fitted_half, fold_of, group_quantiles, log_quantiles
 from tokenmill.validate_cases import Case, Constants, Prediction, Predictor, engine_of
 from tokenmill.validate_training import KERNELS_ALONE, READERS, Measured, measured, read_rows, sparse
 from tokenmill_models import training_leaves as leaf
@@ -47,7 +47,7 @@ class Pair:
     @property
     def fold(self) -> str:
         """The half of the groups that the row is in (its prediction comes from a fit on the other half)."""
-        return FOLDS[0] if fitted_half(self.row.case.group) else FOLDS[1]
+        return fold_of(self.row.case.group)
 
 
 @cache

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tokenmill.calibration_reserved import Shown, constants_shown, fit_shown, left_out, residuals_shown
+from tokenmill.calibration_fit import left_out
+from tokenmill.calibration_reserved import Shown, constants_shown, fit_shown, residuals_shown
 from tokenmill.validate import score
 
 
