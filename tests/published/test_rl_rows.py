@@ -22,7 +22,14 @@ def test_every_row_is_asked_or_says_why_not():
         assert row["source"]
 
 
-@pytest.mark.parametrize(("row", "within"), [("RL0053", 0.25), ("RL0054", 0.2), ("RL0112", 0.5)])
+@pytest.mark.parametrize(
+    ("row", "within"),
+    [
+        ("RL0053", 0.25),  # asked: 0.20; reached: 0.24 too fast
+        ("RL0054", 0.2),
+        ("RL0112", 0.5),
+    ],
+)
 def test_rows_of_the_other_half_of_the_groups(row, within):
     """NeMo RL, Qwen3 32B on GB200, in turns and one step off; a broadcast of Qwen3 8B between two nodes of A100."""
     assert not fitted_half(ROWS[row]["group"])
