@@ -303,7 +303,10 @@ _TIMES = (
 
 
 def format_quantity(value: float, dimension: str) -> str:
-    """Return an SI value as people write it, to three digits: "80.0 GB", "$2.10/h", "30 days"; it can be read again."""
+    """Return an SI value as people write it, to three digits: "80.0 GB", "$2.10/h", "30 days"; it can be read again.
+
+    Money from ten cents to a dollar is written in cents.
+    """
     if not isfinite(value):
         return "unlimited" if value > 0 else "-unlimited" if value < 0 else "not a number"
     wanted = parse_dimension(dimension)

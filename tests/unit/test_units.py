@@ -139,7 +139,7 @@ DIMENSIONS = ("1", "s", "B", "B/s", "FLOP", "FLOP/s", "J", "W", "USD", "USD/s", 
 @given(st.floats(1e-5, 1e17), st.sampled_from(DIMENSIONS))
 def test_what_is_written_can_be_read_again(value, dimension):
     text = format_quantity(value, dimension)
-    digits = sum(c.isdigit() for c in text)
+    digits = sum(c.isdigit() for c in text.lstrip("$0."))  # those that count: money under a dollar stands in cents
     assert parse_quantity(text, dimension) == pytest.approx(value, rel=0.0051 if digits >= 3 else 0.06)
 
 
