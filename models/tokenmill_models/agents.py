@@ -42,7 +42,7 @@ def calling(arch: Architecture) -> Role:
     idle = graph.let(
         "idle_agents", "1", "agents of a replica that wait for a tool", rate * own.tool_time, source=LITTLE
     )
-    sequence = _named(graph, "kv_sequence")
+    sequence = graph.named("kv_sequence")
     back = graph.let(
         "cache_return", "s", "time that a cache takes to come back from the host", own.reuse * own.offloaded * sequence / own.host_link,
         source=RETURN,
@@ -67,13 +67,9 @@ def calling(arch: Architecture) -> Role:
     return replace(role, graph=graph, rules=rules, ports=ports, figures=figures, axes=axes, hardware="accelerator")
 
 
-def _named(graph: Graph, name: str) -> sp.Symbol:
-    return next(symbol for symbol in graph.formulas if symbol.name == name)
-
-
 def _idle_rules(graph: Graph, role: Role, idle: sp.Symbol, sequence: sp.Symbol, rate: sp.Symbol) -> tuple[Rule, ...]:
     """Rules on the caches of agents that wait: on the devices, or in the host's memory and on its link."""
-    room = _named(graph, "kv_room")
+    room = graph.named("kv_room")
     held = graph.let(
         "kv_idle", "B", "cache of agents that work or wait, kept on the devices",
         (role.figures["batch"] + own.reuse * own.kept * idle) * sequence / leaf.attention_dp,
@@ -104,14 +100,14 @@ def _tokens(task: Task) -> sp.Expr:
 
 def _task_figures(graph: Graph, task: Task) -> dict[str, sp.Symbol]:
     """Define what a task is: steps, tokens, attempts, success."""
-    computed = _named(graph, "call_computed")
+    computed = graph.named("call_computed")
     return {
         "steps": graph.let("task_steps", "1", "calls of a task in all its attempts", own.calls * task.attempts),
         "success": task.success,
         "attempts": task.attempts,
         "tokens.read": task.read,
         "tokens.computed": graph.let("task_computed", "1", "prompt tokens of an attempt that are computed", own.calls * computed),
-        "tokens.written": _named(graph, "task_written"),
+        "tokens.written": graph.named("task_written"),
     }  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def define_task(graph: Graph) -> Task:
     return Task(chain, growth, read, allowed, attempts, success)
 
 
-def kept_prefix(graph: Graph, task: Task) -> sp.Symbol:
+def kept_prefix(graph: Graph) -> sp.Symbol:
     """Define 1 where the context of the last call is there for the next: on the devices, or brought back from the host."""
     return graph.let("prefix_kept", "1", "1 where a call finds the context of the last", own.reuse * (own.kept + own.offloaded))  # fmt: skip
 
@@ -75,7 +75,7 @@ def call_lengths(graph: Graph, task: Task) -> dict[sp.Symbol, sp.Expr]:
     )  # fmt: skip
     computed = graph.let(
         "call_computed", "1", "mean prompt tokens of a call that are computed",
-        mean + kept_prefix(graph, task) * ((own.first + (task.chain - 1) * own.added) / task.chain - mean), source=REUSED,
+        mean + kept_prefix(graph) * ((own.first + (task.chain - 1) * own.added) / task.chain - mean), source=REUSED,
     )  # fmt: skip
     hit = graph.let("call_hit", "1", "share of a call's prompt that is found in the cache", 1 - computed / mean)
     found = {leaf.input_tokens: mean, leaf.input_cv: spread, leaf.output_tokens: own.answer, leaf.output_cv: sp.Integer(0), leaf.prefix_hit: hit}  # fmt: skip

@@ -98,6 +98,10 @@ class Graph:
         symbol = declare(name, dimension, title, **shape)
         return self.add(Formula(name, title, symbol, sp.sympify(expr, strict=True), **about))
 
+    def named(self, name: str) -> sp.Symbol:
+        """Return the defined symbol of a name."""
+        return next(symbol for symbol in self.formulas if symbol.name == name)
+
     def merge(self, other: Graph) -> Graph:
         """Add every definition of `other`; return self."""
         for formula in other.formulas.values():

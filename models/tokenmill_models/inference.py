@@ -6,6 +6,7 @@ stage works on one group at a time. A pass carries one group through all stages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import sympy as sp
@@ -122,10 +123,15 @@ def run_pass(
         bytes=_sum(graph, f"moved_{label}", "B", f"memory traffic of a rank in {label}", layers, counts, last, "bytes"),
         shares=shares,
         spare=_spare(graph, label, arch, counts, layers, shape),
-        pipes=graph.let(
-            f"pipes_{label}", "s", f"time of {label} in which matrix units are fed",
-            sp.Add(*(k * sp.Add(*map(_fed, work.operations.values())) for k, work in every)), source=DRAW,
-        ),
+        pipes=_pipes(graph, label, every),
+    )
+
+
+def _pipes(graph: Graph, label: str, every: Sequence[tuple[sp.Expr, LayerWork]]) -> sp.Symbol:
+    """Define the time [s] of a pass in which matrix units are fed: of the fullest stage's layers, each so many times, and the head."""
+    return graph.let(
+        f"pipes_{label}", "s", f"time of {label} in which matrix units are fed",
+        sp.Add(*(count * sp.Add(*map(_fed, work.operations.values())) for count, work in every)), source=DRAW,
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def spare_share(graph: Graph, label: str, path: str, shape: Shape) -> sp.Symbol:
 
     `shape`: what `fullest` returned for the layer.
     """
-    hit = next(symbol for symbol in graph.formulas if symbol.name == f"hit_{label}")
+    hit = graph.named(f"hit_{label}")
     mean = arch_leaf(f"{path}.mlp.experts") / shape.e * hit
     return graph.let(
         f"unread_{label}", "1", f"share of the experts that the fullest rank of {label} reads, and the mean rank does not",

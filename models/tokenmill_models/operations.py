@@ -105,7 +105,7 @@ def _mixer(graph: Graph, label: str, kind: LayerKind, path: str, shape: Shape) -
         if mixer.heads * (mixer.d_qk + mixer.d_v):
             operations.append(attention_core(graph, f"{label}_attention{suffix}", mixer, at, load))
             if load.flash != ONE and load.scores_apart:
-                operations += score_operations(graph, f"{label}_attention{suffix}", mixer, at, load)
+                operations += score_operations(graph, f"{label}_attention{suffix}", at, load)
         if mixer.scan_flops or mixer.kind == "linear":
             operations.append(scan(graph, f"{label}_scan{suffix}", mixer, at, load))
         if mixer.indexer:

@@ -114,7 +114,7 @@ def attention_core(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape)
     return Operation(label, "attention", flops, traffic, ZERO, time.compute, time.time)
 
 
-def score_operations(graph: Graph, label: str, mixer: Mixer, at: str, load: Shape) -> list[Operation]:
+def score_operations(graph: Graph, label: str, at: str, load: Shape) -> list[Operation]:
     """Define what stands for a causal attention core without flash attention: two products over the whole square of scores,
     and the sweeps between them (all 0 with flash attention).
     """

@@ -183,7 +183,7 @@ def rl_role(arch: Architecture, reward: Architecture | None = None, checked: boo
         "run",
         own.RUN_AXES,
         graph,
-        _rules(ports["ranks"], reward is not None),
+        _rules(ports["ranks"]),
         (),
         ports,
         figures,
@@ -209,7 +209,7 @@ def _counting(part: Role) -> Role:
     return part
 
 
-def _rules(ranks: sp.Symbol, scored: bool) -> tuple[Rule, ...]:
+def _rules(ranks: sp.Symbol) -> tuple[Rule, ...]:
     held = serve.held_chips * serve.ranks_a_chip
     turns = own.colocated
     return (

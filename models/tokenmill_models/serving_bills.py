@@ -61,14 +61,10 @@ def _cached_time(graph: Graph, arch: Architecture, request: Request, label: str)
         for part in ("attention", "indexer"):
             name = next((n for n in (f"{label}_{i}_{part}_beside", f"{label}_{i}_{part}") if f"T_{n}" in named), None)
             if name is not None:
-                busy = maximum(_defined(graph, f"C_{name}"), memory_time(name))
+                busy = maximum(graph.named(f"C_{name}"), memory_time(name))
                 terms.append(arch_leaf(f"layers.{i}.count") * busy)
     return graph.let(
         f"cached_time_{label}", "s", f"time of {label} that computed prompt tokens attend to cached ones",
         sp.Add(*terms) * uneven * request.cached_tokens / request.prompt_keys, source=BILLS,
         assumes=("windows and top-k selections see cached and computed keys alike",),
     )  # fmt: skip
-
-
-def _defined(graph: Graph, name: str) -> sp.Symbol:
-    return next(symbol for symbol in graph.formulas if symbol.name == name)

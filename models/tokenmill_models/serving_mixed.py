@@ -313,16 +313,10 @@ def _assemble(
     figures |= {"step_time": steady.step, "batch": running, "in_flight": in_flight}
     figures |= token_shares(graph, arch, request, full.time - plain.time, "full", 1 - plain.time / steady.step)
     figures |= flat("ttft", ttft) | flat("tpot", tpot) | flat("itl", gaps) | flat("e2e", e2e)
-    longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
     rules = (
-        *layout_rules(arch),
-        Rule("chunk", request.group_batch * checked(graph) + 1, leaf.chunk, "at_most", "a step holds every decode token and a prompt token", cure="engine.chunk"),
-        Rule("in_flight", request.closed * leaf.batch, leaf.concurrency, "at_most", "no more run than are in flight", cure="engine.batch"),
-        *memory_rules(graph, memory, running, longest),
-        *limit_rules("ttft", ttft),
-        *limit_rules("tpot", tpot),
-        *limit_rules("e2e", e2e),
-    )  # fmt: skip
+        *_rules(graph, arch, request, memory, running),
+        *(rule for name, times in (("ttft", ttft), ("tpot", tpot), ("e2e", e2e)) for rule in limit_rules(name, times)),
+    )
     return Role(
         "mixed",
         "pool",
@@ -334,3 +328,14 @@ def _assemble(
         figures,
         define_shares(graph, mean),
     )
+
+
+def _rules(graph: Graph, arch: Architecture, request: Request, memory: Memory, running: sp.Symbol) -> tuple[Rule, ...]:
+    """Return what a replica must keep whatever the limits on its times are."""
+    longest = sequence_bytes(arch, leaf.context_limit, leaf.tp, leaf.pp)
+    return (
+        *layout_rules(arch),
+        Rule("chunk", request.group_batch * checked(graph) + 1, leaf.chunk, "at_most", "a step holds every decode token and a prompt token", cure="engine.chunk"),
+        Rule("in_flight", request.closed * leaf.batch, leaf.concurrency, "at_most", "no more run than are in flight", cure="engine.batch"),
+        *memory_rules(graph, memory, running, longest),
+    )  # fmt: skip

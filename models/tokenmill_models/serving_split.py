@@ -135,7 +135,7 @@ def prefill_role(arch: Architecture, images: bool = False) -> Role:
         occupied + leaf.request_seconds,
     )
     service = graph.let("prompt_service", "s", "time a mean prompt keeps a stage", occupied / leaf.pp, source=DISTSERVE)
-    ttft = _prompt_times(graph, request, one, occupied, service)
+    ttft = _prompt_times(graph, request, occupied, service)
     rate = graph.let(
         "rate", "1/s", "requests a second that a replica sustains at the share of time it works",
         leaf.utilisation * leaf.attention_dp / service, source=DISTSERVE,
@@ -143,9 +143,7 @@ def prefill_role(arch: Architecture, images: bool = False) -> Role:
     return _assemble_prefill(graph, arch, request, one, occupied, memory, ttft, rate)
 
 
-def _prompt_times(
-    graph: Graph, request: Request, one: Pass, occupied: sp.Symbol, service: sp.Symbol
-) -> dict[str, sp.Symbol]:
+def _prompt_times(graph: Graph, request: Request, occupied: sp.Symbol, service: sp.Symbol) -> dict[str, sp.Symbol]:
     token_time = graph.let("prompt_token_time", "s", "time of a prompt token", occupied / request.computed)
     wait = define_wait(
         graph, "prompt", leaf.utilisation, leaf.attention_dp, service, leaf.arrival_cv**2, leaf.input_cv**2

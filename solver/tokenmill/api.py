@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,36 +54,19 @@ def solve_found(
     `searches`: shared with other solves on this catalogue.
     """
     from tokenmill import fleet
-    from tokenmill.closed_loop import cases
     from tokenmill.cost_apart import with_costs_apart
     from tokenmill.fleet_spares import told
-    from tokenmill.milp.formulation import solve_programme
     from tokenmill.plan_build import build_plan
 
     start = time.perf_counter()
     asked, problem = problem, fleet.planned(problem)
     found = prepare(problem, catalog, searches)
     fleet.adapt(problem, found)
-    best: Any = None
-    limit, spent = problem.time_limit if time_limit is None else _seconds(time_limit), 0.0
-    for searched, outcome in cases(problem, found.searched, found.stages):
-        began = time.perf_counter()
-        solution = solve_programme(
-            problem,
-            [item.columns for item in searched],
-            found.offers,
-            found.arcs,
-            demand=found.demand | outcome,
-            served=found.served | outcome,
-            elastic=found.elastic,
-            time_limit=None if limit is None else max(limit - spent, 0.0),
-            gap=gap if gap is not None else problem.gap,
-            alternatives=fleet.OTHERS,
-        )
-        spent += time.perf_counter() - began
-        if best is None or _better(solution, best[0]):
-            best = solution, searched, outcome
-    solution, found.searched, outcome = best
+    limit = problem.time_limit if time_limit is None else _seconds(time_limit)
+    solution, found.searched, outcome = reduce(
+        lambda best, case: case if _better(case[0], best[0]) else best,
+        _of_cases(problem, found, limit, problem.gap if gap is None else gap),
+    )
     found.demand |= outcome
     evaluated = evaluate_solution(found, solution)
     seconds = time.perf_counter() - start
@@ -95,6 +79,33 @@ def solve_found(
         asked, plan, lambda bare: solve(bare, time_limit=time_limit, gap=gap, catalog=catalog)
     )
     return plan, found, solution
+
+
+def _of_cases(
+    problem: Problem, found: Found, limit: float | None, gap: float
+) -> Iterator[tuple[Any, list[Searched], dict[str, Any]]]:
+    """Yield the solution, the searches and the demand [units/s] of each case of closed loops; `limit` [s] is for all."""
+    from tokenmill import fleet
+    from tokenmill.closed_loop import cases
+    from tokenmill.milp.formulation import solve_programme
+
+    spent = 0.0
+    for searched, outcome in cases(problem, found.searched, found.stages):
+        began = time.perf_counter()
+        solution = solve_programme(
+            problem,
+            [item.columns for item in searched],
+            found.offers,
+            found.arcs,
+            demand=found.demand | outcome,
+            served=found.served | outcome,
+            elastic=found.elastic,
+            time_limit=None if limit is None else max(limit - spent, 0.0),
+            gap=gap,
+            alternatives=fleet.OTHERS,
+        )
+        spent += time.perf_counter() - began
+        yield solution, searched, outcome
 
 
 def _in_the_way(plan: Plan, problem: Problem, found: Found, catalog: Catalog | None) -> Plan:

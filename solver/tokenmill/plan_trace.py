@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tokenmill.milp.solution import Purchase, Solution
-from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective, WorkloadPlan
+from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective
 from tokenmill.trace import ClassFigures, Node, prefixed, row, total
 
 RENTED = ("on-demand", "spot", "reserved-1y", "reserved-3y")
@@ -15,7 +15,6 @@ CLOSE = 1e-9
 def plan_trace(
     solution: Solution,
     cost: Cost,
-    workloads: Mapping[str, WorkloadPlan],
     classes: Mapping[str, Mapping[str, ClassFigures]],
     per_workload: str | None = None,
 ) -> dict[str, Node]:

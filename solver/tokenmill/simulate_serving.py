@@ -57,7 +57,7 @@ def replay(plan: Plan, name: str, trace: Trace, options: Options, base: Path | N
     prefill = [item for item in standing if item.pool.role == "prefill"]
     decode = [item for item in standing if item.pool.role == "decode"]
     if mixed and not prefill:
-        return _batched(mixed, _requests(trace, mixed[0], options, mixed), options)
+        return _batched(mixed, _requests(trace, mixed[0], options), options)
     if prefill and decode and not mixed:
         return _split(plan, name, prefill, decode, trace, options)
     found = ", ".join(sorted({item.pool.role for item in standing})) or "no pools"
@@ -146,7 +146,7 @@ def _limits(pool: Pool, leaves: Mapping[str, float], groups: int, most: float | 
     return Limits(tokens, slots, room, leaves.get("engine_block", 0.0) / 2 - shared, prefills)
 
 
-def _requests(trace: Trace, first: Standing, options: Options, pools: Sequence[Standing]) -> Requests:
+def _requests(trace: Trace, first: Standing, options: Options) -> Requests:
     """Return the requests that the largest room can hold; others keep nan times."""
     hit = np.floor(trace.input_tokens * first.leaves.get("hit", 0.0)).astype(int)
     blocks = None
@@ -266,7 +266,7 @@ def _split(
         raise ProblemError(
             [Mistake("concurrency", "split pools", "open arrivals: a closed loop is replayed on mixed pools")]
         )
-    requests = _requests(trace, prefill[0], options, decode)
+    requests = _requests(trace, prefill[0], options)
     fits = _fitting(requests, decode)
     computed = np.maximum(1.0, trace.input_tokens - np.array(requests.hit))
     first, busy = _prefilled(prefill, trace, computed)

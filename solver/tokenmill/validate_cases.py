@@ -121,7 +121,7 @@ class Batch:
 
 def symbol_of(role: Role, name: str) -> Any:
     """Return the symbol of a figure of a role, or of a definition of its graph."""
-    return role.figures[name] if name in role.figures else next(s for s in role.graph.formulas if s.name == name)
+    return role.figures[name] if name in role.figures else role.graph.named(name)
 
 
 def structure(item: Any) -> Any:
@@ -278,7 +278,7 @@ def _batch(entries: Sequence[_Laid], outputs: tuple[str, ...], precision: str, e
         single = np.array([given.get(name, np.nan) for given in leaves], float)
         values[name] = float(single[0]) if (single == single[0]).all() else np.repeat(single, counts)
     values |= group_values(program, sorted(program.sizes), values, setting)
-    allowed = _allowed(program, values, setting, entries, np.repeat(np.arange(len(entries)), counts))
+    allowed = _allowed(program, values, entries, np.repeat(np.arange(len(entries)), counts))
     chip = entries[0].context.binder.chip.id
     return Batch(program, chip, precision, outputs, cases, values, allowed, engine)
 
@@ -297,7 +297,7 @@ def _capacity(program: Program) -> list[PlacedRule]:
 
 
 def _allowed(
-    program: Program, values: Mapping[str, Any], setting: Setting, entries: Sequence[_Laid], of_row: NDArray[np.int64]
+    program: Program, values: Mapping[str, Any], entries: Sequence[_Laid], of_row: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Return which layouts keep every rule but capacity (a rule that names an absent input does not apply to its case)."""
     keep = np.ones(of_row.shape, bool)
