@@ -12,7 +12,7 @@ from tokenmill_models import inference_leaves as leaf
 from tokenmill_models import serving_inputs
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.batch_inference import ENGINE_AXES, ENGINE_INPUTS, always_full, arrival_defaults
-from tokenmill_models.serving import ALL_TOKENS, CACHED_TOKENS
+from tokenmill_models.serving_load import YIELDS
 from tokenmill_models.stage import Demand, Input, Role, Route, StageModel, register_stage
 
 _KEPT = (
@@ -43,14 +43,7 @@ STAGE = register_stage(
         roles=lambda architecture: (bulk_role(architecture),),
         routes=(Route("bulk", ("bulk",)),),
         demand=Demand("request", "demand.requests_per_second", "demand.classes", anytime=True),
-        yields={
-            "cost_per_token": {
-                "output": leaf.output_tokens,
-                "input": leaf.input_tokens,
-                "all": ALL_TOKENS,
-                "cached": CACHED_TOKENS,
-            },
-        },
+        yields=YIELDS,
         axes=tuple(ENGINE_AXES.values()),
     )
 )

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tokenmill_models import inference_leaves as leaf
 from tokenmill_models import serving_adapters, serving_images, serving_prefix, serving_shared, serving_transfer
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.batch_inference import rewritten
 from tokenmill_models.serving_axes import AXES
 from tokenmill_models.serving_inputs import INPUTS
+from tokenmill_models.serving_load import YIELDS
 from tokenmill_models.serving_mixed import mixed_role
 from tokenmill_models.serving_split import decode_role, prefill_role
 from tokenmill_models.stage import Coupling, Demand, Role, Route, StageModel, register_stage
-from tokenmill_models.symbols import declare
-
-ALL_TOKENS = declare("all_tokens", "1", "prompt and answer tokens a request")
-CACHED_TOKENS = declare("cached_tokens", "1", "prompt tokens a request that the prefix cache holds")
 
 
 def roles(arch: Architecture) -> tuple[Role, ...]:
@@ -67,14 +63,7 @@ STAGE = register_stage(
             elastic=("demand.at_least", "demand.at_most"),
             seen=("slo.ttft", "slo.e2e"),
         ),
-        yields={
-            "cost_per_token": {
-                "output": leaf.output_tokens,
-                "input": leaf.input_tokens,
-                "all": ALL_TOKENS,
-                "cached": CACHED_TOKENS,
-            },
-        },
+        yields=YIELDS,
         axes=(*AXES.values(), serving_shared.AXIS),
     )
 )

@@ -10,6 +10,7 @@ from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.queueing import ONE_PERCENTILE
 from tokenmill_models.speculation import kept
+from tokenmill_models.symbols import declare
 
 INSPECTION = Source(
     "renewal theory: a request met at a random moment has, in the mean, made E[X²]/(2E[X]) = E[X](1+cv²)/2 of its X tokens"
@@ -18,6 +19,15 @@ TAILS = Source(
     "independent excesses add by squares, as standard deviations do; exact for normal parts",
     ("the median adds the signed differences",),
 )
+YIELDS = {
+    "cost_per_token": {
+        "output": leaf.output_tokens,
+        "input": leaf.input_tokens,
+        "all": declare("all_tokens", "1", "prompt and answer tokens a request"),
+        "cached": declare("cached_tokens", "1", "prompt tokens a request that the prefix cache holds"),
+    }
+}
+"""What requests are made of, by the name under which a cost is counted [1]."""
 
 
 @dataclass(frozen=True)

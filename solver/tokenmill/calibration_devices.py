@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill import data
-from tokenmill.calibration_fit import SPREAD, Fitted, write_constants
+from tokenmill.calibration_fit import SPREAD, Fitted, median_and_p90, write_constants
 from tokenmill.validate import fitted_half
 from tokenmill.validate_devices import FIGURE_OF, HALVES, SYMBOLS, Row, measured, predictor
 
@@ -105,8 +105,7 @@ def _records(
 ) -> Iterator[Fitted]:
     guess = families()["first_guess"]
     for name, family in families()["families"].items():
-        held = errors.get(name, np.empty(0))
-        median, worse = (float(np.quantile(held, q)) if len(held) else 0.0 for q in (0.5, 0.9))
+        median, worse = median_and_p90(errors.get(name, np.empty(0)))
         for chip in family["chips"]:
             for constant, value in values[name].items():
                 unit = guess[constant]["unit"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.calibration_fit import SPREAD, Fitted, write_constants
+from tokenmill.calibration_fit import SPREAD, Array, Fitted, median_and_p90, write_constants
 from tokenmill.catalog import load_catalog
 from tokenmill.efficiency import LAYERS, chip_constant
 from tokenmill.imports.architecture import load_architecture
@@ -20,7 +20,6 @@ from tokenmill.validate_cases import Predictor
 from tokenmill.validate_serving import CARD_LEAVES, LAYER_HALVES, METRICS
 from tokenmill.validate_serving_rows import Row, measured
 
-Array = NDArray[np.float64]
 FILE = "helix_layer_profiles"
 CHIPS = ("l4", "t4", "v100-sxm2-16gb")
 """Cards of the file that have neither kernel times nor a twin that has."""
@@ -120,7 +119,7 @@ def _fit(card: Card, part: NDArray[np.bool_]) -> dict[str, float]:
 
 def _records(chip: str, values: Mapping[str, float], count: int, errors: Array) -> Iterator[Fitted]:
     known = errors[np.isfinite(errors)]
-    median, worse = (float(np.quantile(known, q)) if known.size else 0.0 for q in (0.5, 0.9))
+    median, worse = median_and_p90(known)
     source = f"fitted on measured/serving/{FILE}.csv"
     for name, value in sorted(values.items()):
         for one in ALIKE.get(name, (name,)):

@@ -10,7 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.calibration_fit import RESIDUAL_COLUMNS, SPREAD, Constant, Fitted, write_constants, write_table
+from tokenmill.calibration_fit import (
+    RESIDUAL_COLUMNS,
+    SPREAD,
+    Constant,
+    Fitted,
+    median_and_p90,
+    write_constants,
+    write_table,
+)
 from tokenmill.efficiency import engine_version
 from tokenmill.validate import Outcome, fitted_half, residual_quantiles
 from tokenmill.validate_cases import Predictor
@@ -192,7 +200,7 @@ def _errors(task: Task, rows: Sequence[Row], values: Mapping[str, float]) -> Arr
 
 def _records(task: Task, values: Mapping[str, float], count: int, errors: Array) -> list[Fitted]:
     known = errors[np.isfinite(errors)]
-    median, worse = (float(np.quantile(known, q)) if known.size else 0.0 for q in (0.5, 0.9))
+    median, worse = median_and_p90(known)
     units = {c.name: c.unit for _, constants in task.stages for c in constants}
     source = f"fitted on measured/serving/{task.file}.csv"
     return [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from functools import cache
 
 from tokenmill import data
 from tokenmill.catalog import Figure
+from tokenmill.catalog_entry import read_csv
 
 REFERENCE = "Xeon 8480C"
 """Host of the servers that most serving rows were measured on (HGX H100): time on it is 1."""
@@ -16,10 +16,8 @@ REFERENCE = "Xeon 8480C"
 @cache
 def thread_speeds() -> Mapping[str, tuple[float, str]]:
     """Return work of one thread a nanosecond [cycles of Skylake] and its source by processor."""
-    file = data.path("catalog") / "cpus" / "hosts.csv"
-    with file.open(encoding="utf-8", newline="") as text:
-        rows = csv.DictReader(line for line in text if not line.startswith("#"))
-        return {row["cpu"]: (float(row["boost_ghz"]) * float(row["work_a_cycle"]), row["source"]) for row in rows}
+    rows = read_csv(data.path("catalog") / "cpus" / "hosts.csv")
+    return {row["cpu"]: (float(row["boost_ghz"]) * float(row["work_a_cycle"]), row["source"]) for row in rows}
 
 
 def host_pace(cpu: str) -> Figure:
