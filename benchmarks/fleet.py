@@ -20,10 +20,11 @@ from itertools import permutations
 import numpy as np
 
 from tokenmill.candidates.columns import Column, CouplingEnd, CouplingUse, OperatingPoint, WorkloadColumns
+from tokenmill.milp.clock import Clock
 from tokenmill.milp.formulation import formulate
 from tokenmill.milp.objective import objective
 from tokenmill.milp.sets import build_sets
-from tokenmill.milp.solve import Clock, Wish, optimise
+from tokenmill.milp.solve import Wish, optimise
 from tokenmill.offers import YEAR, Offer
 from tokenmill.problem import Hardware, Horizon, Objective, Ownership, Problem, Site, Workload
 

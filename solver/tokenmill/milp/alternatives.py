@@ -18,7 +18,8 @@ from tokenmill.milp.rows import Arrays
 from tokenmill.milp.solution import Alternative, Had, Purchase
 
 if TYPE_CHECKING:
-    from tokenmill.milp.solve import Clock, Wish
+    from tokenmill.milp.clock import Clock
+    from tokenmill.milp.solve import Wish
 
 WITHIN = 0.25
 """Alternatives beyond the first cost at most so much more than the best plan, relative."""

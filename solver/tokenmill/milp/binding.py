@@ -17,7 +17,8 @@ from tokenmill.milp.rows import Arrays
 from tokenmill.milp.solution import Binding
 
 if TYPE_CHECKING:
-    from tokenmill.milp.solve import Best, Clock, Wish
+    from tokenmill.milp.clock import Clock
+    from tokenmill.milp.solve import Best, Wish
 
 
 EASED = 0.1

@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import inf
 
 from tokenmill.candidates.columns import WorkloadColumns
+from tokenmill.milp.clock import Clock
 from tokenmill.milp.dominance import power_is_tight
 from tokenmill.milp.highs import forget_stop
 from tokenmill.milp.infeasible import without_columns
@@ -21,7 +22,7 @@ from tokenmill.milp.ratio import Ratio
 from tokenmill.milp.rows import Linear
 from tokenmill.milp.sets import Sets
 from tokenmill.milp.solution import Solution
-from tokenmill.milp.solve import Clock, Formulation, Wish, optimise, settled
+from tokenmill.milp.solve import Formulation, Wish, optimise, settled
 from tokenmill.problem import Problem
 
 MANY = 2000  # settings of replicas from which it is worth a try

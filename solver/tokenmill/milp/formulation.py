@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill.candidates.columns import WorkloadColumns
+from tokenmill.milp.clock import Clock
 from tokenmill.milp.constraints.capacity import capacity_rows
 from tokenmill.milp.constraints.demand import demand_rows, load_rows, replica_rows, route_rows
 from tokenmill.milp.constraints.flows import flow_rows
@@ -21,7 +22,7 @@ from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Programme
 from tokenmill.milp.sets import ArcLike, Sets, build_sets
 from tokenmill.milp.solution import Solution
-from tokenmill.milp.solve import Clock, Formulation, Wish, answer
+from tokenmill.milp.solve import Formulation, Wish, answer
 from tokenmill.milp.variables import declare
 from tokenmill.offers import Offer
 from tokenmill.problem import Problem

@@ -9,12 +9,13 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenmill.milp.clock import Clock
 from tokenmill.milp.highs import Outcome, fixed, solve_arrays
 from tokenmill.milp.narrow import solve_narrowed, systems_of
 from tokenmill.milp.objective import objective
 from tokenmill.milp.rows import Arrays, Linear
 from tokenmill.milp.solution import Solution
-from tokenmill.milp.solve import Best, Clock, Formulation, Wish, checked
+from tokenmill.milp.solve import Best, Formulation, Wish, checked
 from tokenmill.problem import Objective
 
 SAME = 1e-7

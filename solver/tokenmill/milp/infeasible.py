@@ -17,7 +17,8 @@ from tokenmill.milp.sets import Sets
 from tokenmill.milp.solution import Shortfall
 
 if TYPE_CHECKING:
-    from tokenmill.milp.solve import Clock, Formulation, Wish
+    from tokenmill.milp.clock import Clock
+    from tokenmill.milp.solve import Formulation, Wish
 
 ELASTIC_GAP = 1e-6
 LEAST = 1e-7

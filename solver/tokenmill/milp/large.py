@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenmill.milp.clock import Clock
 from tokenmill.milp.eliminate import eliminated, rows_of
 from tokenmill.milp.highs import Outcome, relax, stop_is_asked
 from tokenmill.milp.parts import Part, extract, holds, parts, transposed_times
@@ -63,23 +63,19 @@ def solve_large(
     arrays: Arrays, fleet: Fleet, *, gap: float, time_limit: float | None = None, threads: int = 1
 ) -> Outcome | None:
     """Return a plan with its proven gap; None where the programme does not fall apart, or no plan was found so."""
-    began = perf_counter()
+    clock = Clock(time_limit)
     small = relaxation(arrays, fleet, fleet.sums)
     pieces = parts(small.arrays, small.fleet.linking)
     if len(pieces) < 2:
         return None
-
-    def left() -> float | None:
-        return None if time_limit is None else max(0.0, time_limit - (perf_counter() - began))
-
-    priced = _relaxed(small, pieces, gap, threads, left)
+    priced = _relaxed(small, pieces, gap, threads, clock.left)
     if priced is None:
         return None
     bound, best, least = priced.bound / small.objective, None, np.inf
-    task = Task(arrays, fleet, gap * abs(bound), threads, left)
+    task = Task(arrays, fleet, gap * abs(bound), threads, clock.left)
     hint = _hint(small, priced)
     for up in ROUNDED_UP:
-        if best is not None and (least - bound <= gap * abs(least) or left() == 0.0 or stop_is_asked()):
+        if best is not None and (least - bound <= gap * abs(least) or clock.left() == 0.0 or stop_is_asked()):
             break
         values = whole(task, hint, up)
         if values is not None and holds(arrays, values) and float(arrays.cost @ values) + arrays.offset < least:
@@ -90,7 +86,7 @@ def solve_large(
     proven = (least - bound) / max(abs(least), 1e-12)
     status = "optimal" if proven <= gap else "feasible"
     limit = None if status == "optimal" else "time"
-    return Outcome(status, best, least, bound, proven, limit, perf_counter() - began)
+    return Outcome(status, best, least, bound, proven, limit, clock.spent())
 
 
 def relaxation(arrays: Arrays, fleet: Fleet, sums: Sums) -> Small:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenmill.milp.clock import Clock
 from tokenmill.milp.highs import Outcome, solve_arrays
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Arrays
@@ -105,18 +105,14 @@ def solve_narrowed(
     """
     if int(arrays.integer.sum()) <= FEW:
         return solve_arrays(arrays, time_limit=time_limit, gap=gap, threads=threads, start=start)
-    began = perf_counter()
-
-    def left() -> float | None:
-        return None if time_limit is None else max(0.0, time_limit - (perf_counter() - began))
-
-    relaxation = relaxed(arrays, time_limit=left(), threads=threads)
+    clock = Clock(time_limit)
+    relaxation = relaxed(arrays, time_limit=clock.left(), threads=threads)
     if start is None and relaxation is not None:
-        start = _first_plan(arrays, relaxation, systems, left, perf_counter() - began, threads)
+        start = _first_plan(arrays, relaxation, systems, clock.left, clock.spent(), threads)
     if start is not None:
         most = min(most, float(arrays.cost @ start) + arrays.offset)
     small = narrowed(arrays, relaxation, most)
-    outcome = solve_arrays(small, time_limit=left(), gap=gap, threads=threads, start=start)
+    outcome = solve_arrays(small, time_limit=clock.left(), gap=gap, threads=threads, start=start)
     return outcome if relaxation is None else _proven(outcome, arrays, relaxation.bound, start, gap)
 
 

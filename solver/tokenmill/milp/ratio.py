@@ -15,7 +15,8 @@ from tokenmill.milp.quantities import Build
 from tokenmill.milp.rows import Arrays, Linear
 
 if TYPE_CHECKING:
-    from tokenmill.milp.solve import Clock, Wish
+    from tokenmill.milp.clock import Clock
+    from tokenmill.milp.solve import Wish
 
 ROUNDS = 60
 TIGHT = 1e-9

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill.errors import SolverError
+from tokenmill.milp.clock import Clock
 from tokenmill.milp.highs import Outcome, fixed, solve_arrays
 from tokenmill.milp.infeasible import why_not, without_columns
 from tokenmill.milp.narrow import solve_narrowed, systems_of
@@ -32,7 +33,7 @@ from tokenmill.milp.ratio import Ratio
 from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import Sets
 from tokenmill.milp.solution import Solution, Termination
-from tokenmill.milp.solve import Best, Clock, Formulation, Wish, checked, explained
+from tokenmill.milp.solve import Best, Formulation, Wish, checked, explained
 from tokenmill.offers import Offer
 from tokenmill.problem import Problem, Scenario, Supply
 

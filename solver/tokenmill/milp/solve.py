@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from tokenmill.milp import decode
 from tokenmill.milp.alternatives import Search, alternatives, families, had, sizes, systems
 from tokenmill.milp.binding import Steps, bindings
 from tokenmill.milp.cbc import solve_cbc
+from tokenmill.milp.clock import Clock
 from tokenmill.milp.constraints.flows import Sent
 from tokenmill.milp.constraints.limits import enough
 from tokenmill.milp.highs import Outcome, fixed, forget_stop, solve_arrays, stop_is_asked
@@ -59,21 +59,6 @@ class Wish:
     solver: str
     value_of_next: bool
     alternatives: int = 0
-
-
-class Clock:
-    """What is left of the time limit."""
-
-    def __init__(self, limit: float | None) -> None:
-        self.began, self.limit = perf_counter(), limit
-
-    def spent(self) -> float:
-        """Return seconds since the start."""
-        return perf_counter() - self.began
-
-    def left(self) -> float | None:
-        """Return seconds left (None: no limit)."""
-        return None if self.limit is None else max(0.0, self.limit - self.spent())
 
 
 @dataclass(frozen=True)
