@@ -156,7 +156,7 @@ def check(
 
 @app.command()
 def new(
-    stage: Annotated[str, typer.Argument(help="A stage: serving, pretraining, ...")],
+    stage: Annotated[str, typer.Argument(help="A stage: serving, pretraining, ...; any other word lists them all.")],
     plugin: Plugin = None,
     json: Json = False,
 ) -> int:

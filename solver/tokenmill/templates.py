@@ -23,7 +23,7 @@ DEADLINE = 90 * 86400.0
 LENGTH, RATE, LARGE_COUNT, SMALL_COUNT = 1000, 10, 1e9, 1024  # examples of what has no default
 EXAMPLES: dict[str, Any] = {
     "ttft": "2 s", "tpot": "50 ms", "e2e": "30 s", "latency": "200 ms", "output_tokens": 250, "requests_per_second": RATE, "sequence_length": 4096, "critical_batch": 4096,
-    "min_tokens_per_second": 20, "examples": 100_000,
+    "min_tokens_per_second": 20, "examples": 100_000, "pairs": 100_000, "texts": 1_000_000, "documents": 10_000_000,
 }  # fmt: skip
 """Examples of what has no default, by the last word of the key, where one of its kind would mislead."""
 _FREE = ("number", "word", "flag", "slices", "text", "lengths", "percentiles", "model")
