@@ -46,6 +46,15 @@ class Request:
     closed: sp.Symbol
 
 
+def prompt_keys(graph: Graph) -> sp.Symbol:
+    """Define the keys [1] that a computed prompt token sees in the mean: long prompts hold more of the tokens than of the prompts."""
+    alone = (1 - leaf.prefix_hit) * (1 + leaf.input_cv**2) / 2
+    return graph.let(
+        "prompt_keys", "1", "mean keys a computed prompt token sees", leaf.input_tokens * (leaf.prefix_hit + alone),
+        source=INSPECTION, assumes=("what is found in the cache and what is computed vary apart",),
+    )  # fmt: skip
+
+
 def define_request(graph: Graph, running: sp.Expr) -> Request:
     """Define what follows from the lengths of a request and from `running` sequences on a replica."""
     inside = graph.let(
@@ -65,7 +74,7 @@ def define_request(graph: Graph, running: sp.Expr) -> Request:
         answer=answer,
         steps=graph.let("decode_steps", "1", "decode steps a request", answer / kept(graph)),
         context=running_context(graph),
-        prompt_keys=graph.let("prompt_keys", "1", "mean keys a computed prompt token sees", leaf.input_tokens * (1 + leaf.prefix_hit) / 2),
+        prompt_keys=prompt_keys(graph),
         all_tokens=graph.let("all_tokens", "1", "prompt and answer tokens a request", leaf.input_tokens + leaf.output_tokens),
         cached_tokens=graph.let("cached_tokens", "1", "prompt tokens a request that the prefix cache holds", leaf.input_tokens * leaf.prefix_hit),
         group_batch=inside,

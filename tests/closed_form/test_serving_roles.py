@@ -261,3 +261,17 @@ def test_a_laid_down_utilisation_rules():
     assert found["mfu"] == pytest.approx(0.08)
     attention = 2 * 24 * 16 * 256 * (1000 + 201 / 2)
     assert found["step_time"] == pytest.approx(16 * (2 * SMALL.matmul_parameters_active + attention) / (0.08 * 1e15))
+
+
+@pytest.mark.parametrize("cached", [0.0, 0.4])
+def test_long_prompts_hold_more_of_the_tokens_than_of_the_prompts(cached):
+    # two prompts, computed to 400 and to 2800 tokens: each token sees those before it, half of itself, and what is cached
+    computed = (400, 2800)
+    mean = sum(computed) / 2
+    held = mean * cached / (1 - cached)
+    seen = sum(held + place + 0.5 for length in computed for place in range(length)) / sum(computed)
+    found = evaluate(
+        role_of(SMALL, "prefill"), SMALL, **PLAIN, request__input_tokens=mean + held, request__input_tokens__cv=1200 / mean,
+        input__demand__prefix_cache_hit=cached,
+    )  # fmt: skip
+    assert found["prompt_keys"] == pytest.approx(seen, rel=1e-9)
