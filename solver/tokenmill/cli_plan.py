@@ -108,7 +108,9 @@ def answers(
         print_table(
             Console(highlight=False), "Three answers", ("answer", "hardware", "layout", "time>", "cost>"), cells, {}
         )
-        typer.echo("smallest: the fewest bytes of memory on its chips; fastest: the least time of runs; cheapest: the least cost")
+        typer.echo(
+            "smallest: the fewest bytes of memory on its chips; fastest: the least time of runs; cheapest: the least cost"
+        )
     return max(out.exit_code(one.plan.status) for one in found)
 
 
