@@ -12,7 +12,7 @@ from tokenmill_models.batch_inference import rewritten
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.inference_memory import sequence_bytes
 from tokenmill_models.speculation import draft_cache
-from tokenmill_models.stage import Input, Role
+from tokenmill_models.stage import Input, Role, Rule
 from tokenmill_models.symbols import declare
 
 SHARING = Source(
@@ -35,7 +35,8 @@ INPUTS = (
 def with_prefix(role: Role, arch: Architecture) -> Role:
     """Return a serving role whose running sequences share the cache of the prefix of their prompts.
 
-    The share of prompts that is found in the cache is the prefix at least, whatever else is stated.
+    The share of prompts that is found in the cache is the prefix at least, whatever else is stated. A prefix longer than
+    the prompts of a class leaves no layout.
     """
     held = minimum(leaf.block * sp.floor(tokens / leaf.block), leaf.input_tokens)
     role = rewritten(role, {leaf.prefix_hit: maximum(leaf.prefix_hit, held / leaf.input_tokens)})
@@ -54,7 +55,8 @@ def with_prefix(role: Role, arch: Architecture) -> Role:
     if "memory_cached" in named:
         running = graph.formulas[named["memory_cached"]].expr / (sequence / leaf.attention_dp)
         _defined(graph, named["memory_cached"], running / leaf.attention_dp * (sequence - shared) + count * shared)
-    return replace(role, graph=graph, figures={**role.figures, "kv_shared": shared})
+    longest = Rule("prefix", tokens, leaf.input_tokens, "at_most", "the prefix that prompts share is no longer than they are", cure=TOKENS)  # fmt: skip
+    return replace(role, graph=graph, rules=(*role.rules, longest), figures={**role.figures, "kv_shared": shared})
 
 
 def _defined(graph: Graph, symbol: sp.Symbol, expr: sp.Expr) -> None:

@@ -39,15 +39,22 @@ def _filled(
     except TokenmillError as error:
         state.refuse(here, str(error), "a request trace: see tokenmill import trace")
         return raw
-    found = facts(trace)
+    found, classes = facts(trace), request_classes(trace)
     measured = {
-        CLASSES: request_classes(trace), "rate": found.requests_per_second, "gap_cv": found.arrival_cv,
-        "prefix_hit": found.prefix_hit, "shared_head": found.shared_head, "surge": found.surge,
+        CLASSES: classes, "rate": found.requests_per_second, "gap_cv": found.arrival_cv,
+        "prefix_hit": found.prefix_hit, "shared_head": _head_of_all(found.shared_head, classes), "surge": found.surge,
     }  # fmt: skip
     for what, key in item.fills.items():
         if _at(raw, key) is None and measured[what] is not None:
             raw = _put(raw, key.split("."), measured[what])
     return raw
+
+
+def _head_of_all(head: float | None, classes: list[dict[str, Any]]) -> float | None:
+    """Return the shared head [tokens] as far as the mean prompt of every class reaches: more than half hold it, not all."""
+    prompts = (one["input_tokens"] for one in classes)
+    means = [one["mean"] if isinstance(one, Mapping) else one for one in prompts]
+    return None if head is None else min(head, *means)
 
 
 def _lengths(item: Input, stage: StageModel) -> list[str]:

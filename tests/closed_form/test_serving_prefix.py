@@ -73,3 +73,12 @@ def test_every_definition_has_its_dimension_and_two_routes_agree(name):
     values = serving_values(role, SMALL, input__demand__prefix__tokens=512.0, input__demand__prefix__count=3.0)
     assert dimension_failures(role.graph, values) == []
     assert route_failures(role.graph, values) == []
+
+
+def test_a_prefix_longer_than_its_prompts_leaves_no_layout():
+    for role in SHARING.values():
+        (rule,) = (rule for rule in role.rules if rule.name == "prefix")
+        assert rule.cure == "demand.prefix.tokens"
+        assert str(rule.left) == "prefix_tokens"
+        assert rule.kind == "at_most"
+    assert not any(rule.name == "prefix" for role in ALONE.values() for rule in role.rules)
