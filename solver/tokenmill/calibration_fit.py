@@ -68,27 +68,46 @@ def halves(groups: Sequence[Any], seed: int = 0) -> NDArray[np.bool_]:
     return np.array([side[group] for group in groups])
 
 
-def fit(
-    predicted: Callable[[dict[str, float]], Array], seconds: Array, constants: Sequence[Constant], groups: Sequence[Any]
-) -> Result:
-    """Fit constants so that `predicted(values)` [s] meets measured `seconds` in log time (soft absolute error)."""
+def fit_logs(
+    misses: Callable[[dict[str, float]], Array],
+    constants: Sequence[Constant],
+    *,
+    prior: float = 0.0,
+    diff_step: float | None = None,
+) -> dict[str, float]:
+    """Return the constants by name whose `misses` (soft absolute error) are least, searched by their logarithms.
+
+    `prior`: what a constant that lies e times off its start adds to the misses. `diff_step`: relative step of derivatives.
+    """
     from scipy.optimize import least_squares
 
     names = [constant.name for constant in constants]
     start, low, high = (np.log([getattr(c, field) for c in constants]) for field in ("start", "low", "high"))
 
-    def misses(logs: Array, part: NDArray[np.bool_]) -> Array:
-        values = dict(zip(names, np.exp(logs).tolist(), strict=True))
+    def named(logs: Array) -> dict[str, float]:
+        return dict(zip(names, np.exp(logs).tolist(), strict=True))
+
+    def held(logs: Array) -> Array:
+        found = misses(named(logs))
+        return np.concatenate([found, prior * (logs - start)]) if prior else found
+
+    return named(least_squares(held, start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD, diff_step=diff_step).x)
+
+
+def fit(
+    predicted: Callable[[dict[str, float]], Array], seconds: Array, constants: Sequence[Constant], groups: Sequence[Any]
+) -> Result:
+    """Fit constants so that `predicted(values)` [s] meets measured `seconds` in log time (soft absolute error)."""
+
+    def misses(values: dict[str, float], part: NDArray[np.bool_]) -> Array:
         return np.asarray(np.log(predicted(values)[part] / seconds[part]))
 
-    def fitted(part: NDArray[np.bool_]) -> Array:
-        found = least_squares(lambda x: misses(x, part), start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD)
-        return np.asarray(found.x)
+    def fitted(part: NDArray[np.bool_]) -> dict[str, float]:
+        return fit_logs(lambda values: misses(values, part), constants)
 
     half = halves(groups)
     error = np.abs(np.expm1(misses(fitted(half), ~half)))
-    whole = np.exp(fitted(np.ones(seconds.size, bool)))
-    values = dict(zip(names, whole.tolist(), strict=True))
+    values = fitted(np.ones(seconds.size, bool))
     return Result(values, float(np.median(error)), float(np.quantile(error, 0.9)), int(seconds.size))
 
 

@@ -6,7 +6,6 @@ without start or bounds but zero.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,7 +25,7 @@ from tokenmill.calibration_fit import (
     write_table,
 )
 from tokenmill.calibration_reserved import constants_shown, counted, residuals_shown, shown
-from tokenmill.efficiency import ENGINE, Table, engine_fields, engine_like, fitted_field
+from tokenmill.efficiency import ENGINE, Table, engine_fields, engine_like, fitted_field, read_constants
 from tokenmill.validate import fitted_half, log_quantiles
 from tokenmill.validate_cases import Batch, Case, engine_of
 from tokenmill_models import training_leaves as leaf
@@ -72,8 +71,7 @@ def residual_class(case: Case) -> str:
 
 def fold_table(fold: str, folder: Path) -> Table:
     """Return the constants that were fitted on one half of the groups (``even`` or ``odd``)."""
-    with (folder / f"memory_{fold}.csv").open(encoding="utf-8", newline="") as file:
-        return {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}
+    return read_constants(folder / f"memory_{fold}.csv")
 
 
 def given(table: Table) -> Callable[[Batch], dict[str, float]]:

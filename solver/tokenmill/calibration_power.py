@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenmill.calibration_fit import SPREAD, Array, Constant, Fitted, median_and_p90, write_constants
+from tokenmill.calibration_fit import Array, Constant, Fitted, fit_logs, median_and_p90, write_constants
 from tokenmill.validate import fitted_half
 from tokenmill.validate_cases import Predictor
 from tokenmill.validate_serving import HALVES, METRICS, POWER_HALVES, half_table, leaves_of
@@ -84,17 +84,13 @@ def _draws() -> Sequence[Draws]:
 
 def _fit(draws: Draws, part: NDArray[np.bool_]) -> dict[str, float]:
     """Return the constants fitted on the rows of `part`, groups alike, at the speeds that were measured."""
-    from scipy.optimize import least_squares
-
-    start, low, high = (np.log([getattr(c, side) for c in CONSTANTS]) for side in ("start", "low", "high"))
     idle, limit, uses = _uses(draws)
 
-    def misses(logs: Array) -> Array:
-        watts = idle + (limit - idle) * np.minimum(1.0, uses @ np.exp(logs))
-        return np.concatenate([(np.log(watts / draws.watts) * draws.weight)[part], PRIOR * (logs - start)])
+    def misses(values: dict[str, float]) -> Array:
+        watts = idle + (limit - idle) * np.minimum(1.0, uses @ np.array(list(values.values())))
+        return np.asarray((np.log(watts / draws.watts) * draws.weight)[part])
 
-    found = least_squares(misses, start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD)
-    return dict(zip((c.name for c in CONSTANTS), np.exp(found.x).tolist(), strict=True))
+    return fit_logs(misses, CONSTANTS, prior=PRIOR)
 
 
 def _uses(draws: Draws) -> tuple[Array, Array, Array]:

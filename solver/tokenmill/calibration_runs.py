@@ -5,7 +5,6 @@ Constants are fitted in log time on both halves of the groups and on all of them
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,11 +19,12 @@ from tokenmill.calibration_fit import (
     Array,
     Constant,
     Fitted,
+    fit_logs,
     median_and_p90,
     write_constants,
     write_table,
 )
-from tokenmill.efficiency import ENGINE, RUN_OF_PARTS
+from tokenmill.efficiency import ENGINE, RUN_OF_PARTS, read_constants
 from tokenmill.validate import fitted_half, log_quantiles
 from tokenmill.validate_cases import stage_of
 from tokenmill.validate_runs import LEAST_ROWS, Held, runs
@@ -45,8 +45,6 @@ CONSTANTS = (
 )
 PRIOR = 0.1
 """What a constant that lies e times off its start costs, in log time: as a row that misses by a tenth."""
-SPREAD = 0.1
-"""Relative error from which a row counts linearly."""
 
 
 @dataclass(frozen=True)
@@ -98,18 +96,12 @@ def leaves_of(values: Mapping[str, float]) -> dict[str, float]:
 
 def fit_runs(found: Observed, part: NDArray[np.bool_]) -> dict[str, float]:
     """Return the constants that fit the figures of `part` best in log time; what they do not tell stays near its start."""
-    from scipy.optimize import least_squares
-
-    names = [one.name for one in CONSTANTS]
-    start, low, high = (np.log([getattr(one, field) for one in CONSTANTS]) for field in ("start", "low", "high"))
-
-    def misses(logs: Array) -> Array:
-        predicted = found.predict(leaves_of(dict(zip(names, np.exp(logs).tolist(), strict=True))), part)
-        return np.concatenate([np.log(predicted[part] / found.values[part]) * weights, PRIOR * (logs - start)])
-
     weights = found.weights(part)
-    solved = least_squares(misses, start, bounds=(low, high), loss="soft_l1", f_scale=SPREAD, diff_step=1e-3)
-    return dict(zip(names, np.exp(solved.x).tolist(), strict=True))
+
+    def misses(values: dict[str, float]) -> Array:
+        return np.asarray(np.log(found.predict(leaves_of(values), part)[part] / found.values[part]) * weights)
+
+    return fit_logs(misses, CONSTANTS, prior=PRIOR, diff_step=1e-3)
 
 
 def calibrate_runs(folder: Path) -> dict[str, int]:
@@ -153,6 +145,5 @@ def _residuals(found: Observed, other: Array) -> list[Sequence[str]]:
 @cache
 def fold_leaves(fold: str) -> Mapping[str, float]:
     """Return the constants that were fitted on one half of the groups (``even`` or ``odd``), by the symbol of their leaf."""
-    path = data.path("catalog") / "efficiency" / f"runs_{fold}.csv"
-    with path.open(encoding="utf-8", newline="") as file:
-        return leaves_of({row["constant"]: float(row["value"]) for row in csv.DictReader(file)})
+    table = read_constants(data.path("catalog") / "efficiency" / f"runs_{fold}.csv")
+    return leaves_of({constant: float(row["value"]) for (_, constant, _), row in table.items()})

@@ -5,7 +5,6 @@ Three fits: on each half of the groups, to score the other half, and on all of t
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +23,7 @@ from tokenmill.efficiency import (
     engine_like,
     fitted_field,
     fitted_figure,
+    read_constants,
     relatives,
 )
 from tokenmill.validate import fitted_half, group_quantiles
@@ -286,5 +286,4 @@ def _write_residuals(steps: Steps, other: Array, path: Path) -> int:
 @cache
 def fold_table(fold: str, folder: Path) -> Table:
     """Return the constants that were fitted on one half of the groups (``even`` or ``odd``)."""
-    with (folder / f"training_{fold}.csv").open(encoding="utf-8", newline="") as file:
-        return {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}
+    return read_constants(folder / f"training_{fold}.csv")

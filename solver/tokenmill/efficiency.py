@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from math import exp, sqrt
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -55,19 +56,23 @@ Table = Mapping[tuple[str, str, str], Mapping[str, str]]
 """Rows of fitted constants by chip, constant and precision."""
 
 
+def read_constants(file: Path) -> Table:
+    """Return the rows of a table of fitted constants."""
+    with file.open(encoding="utf-8", newline="") as text:
+        return {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(text)}
+
+
 @cache
 def _fitted() -> Table:
     found: dict[tuple[str, str, str], Mapping[str, str]] = {}
     for name in TABLES:
-        with (data.path("catalog") / "efficiency" / name).open(encoding="utf-8", newline="") as file:
-            found |= {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}
+        found |= read_constants(data.path("catalog") / "efficiency" / name)
     return found
 
 
 @cache
 def _own_layers() -> Table:
-    with (data.path("catalog") / "efficiency" / LAYERS).open(encoding="utf-8", newline="") as file:
-        return {(row["chip"], row["constant"], row["precision"]): row for row in csv.DictReader(file)}
+    return read_constants(data.path("catalog") / "efficiency" / LAYERS)
 
 
 @cache
