@@ -9,7 +9,7 @@ from tokenmill.milp.highs import stop_is_asked
 from tokenmill.milp.sets import Sets, Use
 from tokenmill.milp.solution import Solution
 from tokenmill.milp.solve import Formulation, Wish, answer
-from tokenmill.milp.ways import run_cost, run_duration
+from tokenmill.milp.ways import run_cost, run_duration, stood_on
 
 GRACE = 10.0
 """Seconds that such a plan may take beyond the limit, and no more than the limit itself."""
@@ -70,8 +70,7 @@ def _ways(sets: Sets) -> list[int]:
     """Return, of every run on every choice of stocks and offers, the ways that cost least, take least, and are quickest."""
     best: dict[Hashable, list[int]] = {}
     for n, way in enumerate(sets.ways):
-        stocks, offers = tuple(s for s, _ in way.places), tuple(held.offer for held in way.held)
-        best.setdefault((sets.columns[way.column].workload, way.site, stocks, offers), []).append(n)
+        best.setdefault(stood_on(sets, way), []).append(n)
     kept: set[int] = set()
     for numbers in best.values():
         kept.add(min(numbers, key=lambda n: (run_cost(sets, sets.ways[n]), n)))

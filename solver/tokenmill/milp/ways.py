@@ -28,16 +28,24 @@ def needed(sets: Sets) -> tuple[Way, ...]:
     read = any(each.minimise in READ_POWER for each in problem.objectives)
     groups: dict[tuple[Hashable, ...], list[int]] = {}
     for n, way in enumerate(sets.ways):
-        workload = sets.columns[way.column].workload
-        stocks, offers = tuple(s for s, _ in way.places), tuple(held.offer for held in way.held)
-        own = any(sets.stocks[s].tenure == "own" for s in stocks)
-        groups.setdefault((workload, way.site, stocks, offers, own), []).append(n)
+        groups.setdefault(stood_on(sets, way), []).append(n)
     kept: list[int] = []
-    for key, numbers in groups.items():
-        counts = read or key[-1] is True
+    for numbers in groups.values():
+        counts = read or _owned(sets, sets.ways[numbers[0]])
         costs = np.array([_uses(sets, sets.ways[n], counts) for n in numbers])
         kept += [numbers[place] for place in pareto(costs)]
     return tuple(sets.ways[n] for n in sorted(kept))
+
+
+def stood_on(sets: Sets, way: Way) -> tuple[Hashable, ...]:
+    """Return whose run a way carries, and on which site, stocks and offers."""
+    stocks, offers = tuple(s for s, _ in way.places), tuple(held.offer for held in way.held)
+    return (sets.columns[way.column].workload, way.site, stocks, offers)
+
+
+def _owned(sets: Sets, way: Way) -> bool:
+    """Tell whether a way stands on own systems."""
+    return any(sets.stocks[s].tenure == "own" for s, _ in way.places)
 
 
 def _uses(sets: Sets, way: Way, power: bool) -> list[float]:
@@ -69,8 +77,7 @@ def _chips_on(column: Column, system: str) -> int:
 def run_duration(sets: Sets, way: Way) -> float:
     """Return seconds that a run takes in a way, longer by the maintenance of own systems."""
     duration = sets.columns[way.column].duration or 0.0
-    own = any(sets.stocks[s].tenure == "own" for s, _ in way.places)
-    return duration / (1.0 - sets.problem.hardware.ownership.maintenance) if own else duration
+    return duration / (1.0 - sets.problem.hardware.ownership.maintenance) if _owned(sets, way) else duration
 
 
 def run_rent(sets: Sets, way: Way) -> float:
@@ -98,6 +105,5 @@ def mean_per_site(sets: Sets, i: int, what: str) -> float:
 
 def run_cost(sets: Sets, way: Way) -> float:
     """Return USD of a run taken in a way: its rents, and electricity where it stands on own systems."""
-    own = any(sets.stocks[s].tenure == "own" for s, _ in way.places)
-    power = run_energy(sets, way) * mean_per_site(sets, way.site, "electricity") if own else 0.0
+    power = run_energy(sets, way) * mean_per_site(sets, way.site, "electricity") if _owned(sets, way) else 0.0
     return run_rent(sets, way) + power
