@@ -238,7 +238,7 @@ def test_by_its_parts_or_as_it_stands_a_small_fleet_costs_the_same(seed, monkeyp
     few = {name: 0.2 * rates for name, rates in demand.items()}
     plain = solve_programme(problem, columns, offers, links, demand=few, gap=1e-7, value_of_next=False)
     monkeypatch.setattr(solving, "LARGE", 0)
-    monkeypatch.setattr(solving, "_settle_ties", lambda build, values, *_: values)
+    monkeypatch.setattr(solving, "settle", lambda held, values, *_: values)
     found = solve_programme(problem, columns, offers, links, demand=few, gap=1e-7, value_of_next=False)
     assert plain.termination.status == found.termination.status == "optimal"
     assert found.termination.objective == pytest.approx(plain.termination.objective, rel=1e-6)

@@ -154,7 +154,13 @@ def chip_seconds(build: Build) -> Linear:
     return result
 
 
-def order_of_names(build: Build) -> Linear:
+def order_of_offers(build: Build) -> Linear:
+    """Return a small weight on everything had, by its offer's and its site's place in canonical order: a tie-break by name."""
+    had = [*build.variables.new.items(), *build.variables.rented.items()]
+    return Linear({index: float(k + i + 1) for (k, i, *_), index in had})
+
+
+def order_of_uses(build: Build) -> Linear:
     """Return a small weight on every use by its place in canonical order: the last tie-break (by name).
 
     Pools that do a whole unit's work come before those that pass it on: of plans alike, the simpler.
@@ -167,8 +173,6 @@ def order_of_names(build: Build) -> Linear:
         result.add(index, float(n + 1 + (0 if simple else len(sets.uses))))
     for n, index in build.variables.taken.items():
         result.add(index, float(n + 1))
-    for (k, i, *_), index in [*build.variables.new.items(), *build.variables.rented.items()]:
-        result.add(index, float(k + i + 1))
     return result
 
 

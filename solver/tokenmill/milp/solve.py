@@ -15,21 +15,19 @@ from tokenmill.milp.binding import Steps, bindings
 from tokenmill.milp.cbc import solve_cbc
 from tokenmill.milp.clock import Clock
 from tokenmill.milp.constraints.flows import Sent
-from tokenmill.milp.constraints.limits import enough
 from tokenmill.milp.highs import Outcome, fixed, forget_stop, solve_arrays, stop_is_asked
 from tokenmill.milp.infeasible import why_not, without_columns
 from tokenmill.milp.large import solve_large
 from tokenmill.milp.narrow import FEW, narrowed, relaxed, solve_narrowed, systems_of
-from tokenmill.milp.objective import chip_seconds, goal, kinds, objective, order_of_names, weighted_energy
+from tokenmill.milp.objective import goal, objective, weighted_energy
 from tokenmill.milp.quantities import Build
 from tokenmill.milp.ratio import Ratio, minimise_ratio
 from tokenmill.milp.rows import Arrays, Linear
 from tokenmill.milp.sets import Sets
 from tokenmill.milp.solution import Alternative, Binding, Had, Solution, Termination
 from tokenmill.milp.structure import fleet_of
+from tokenmill.milp.ties import PROVEN, SAME, Held, settle
 
-SAME = 1e-9
-PROVEN = 1e-6
 LARGE = 100_000
 """Variables of a programme from which it is solved by its parts."""
 PATIENCE = 20.0
@@ -176,6 +174,7 @@ def checked(formulation: Formulation, best: Best) -> Solution:
 def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
     """Solve objective after objective, holding each at its best, then settle ties, then the continuous rest."""
     build = formulation.build
+    held = Held(build)
     asked = build.sets.problem.objectives
     first: Outcome | None = None
     expressions: list[Linear | Ratio] = []
@@ -184,11 +183,12 @@ def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
     for number, each in enumerate(asked):
         expression = goal(build, each, number)
         expressions.append(expression)
-        start = None if values is None else _padded(values, build)
         if isinstance(expression, Ratio):
             outcome = minimise_ratio(build, expression, wish, clock)
+        elif values is None:
+            outcome = _minimise(build, expression, wish, clock)
         else:
-            outcome = _minimise(build, expression, wish, clock, start)
+            outcome = held.minimise(expression, _padded(values, build), wish, clock)
         if outcome.values is None:
             if first is None:
                 return Best(outcome, None, tuple(expressions), tuple(notes))
@@ -196,14 +196,14 @@ def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
             break
         first, values = first or outcome, outcome.values
         if isinstance(expression, Ratio):
-            _hold_ratio(build, expression, values, number)
+            held.ratio_at_best(expression, values, number, outcome.gap)
             continue
         _leave_out(build, expression, outcome, wish, clock)
-        _hold(build, expression, outcome.objective or 0.0, f"objective {number}")
+        held.at_best(expression, outcome.objective or 0.0, f"objective {number}", outcome.gap)
     if first is None or values is None:  # a problem has at least one objective
         raise ValueError("a problem without an objective")
     if first.gap is not None and first.gap <= PROVEN and not stop_is_asked():
-        values = _settle_ties(build, values, wish, clock, notes)
+        values = settle(held, values, wish, clock, notes)
     else:
         notes.append(
             f"ties were not settled: {'stopped' if stop_is_asked() else 'the gap that was proven is over 1e-6'}"
@@ -214,18 +214,16 @@ def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
     return Best(first, rest, tuple(expressions), tuple(notes))
 
 
-def _minimise(
-    build: Build, expression: Linear, wish: Wish, clock: Clock, start: NDArray[np.float64] | None = None
-) -> Outcome:
+def _minimise(build: Build, expression: Linear, wish: Wish, clock: Clock) -> Outcome:
     if wish.solver == "cbc":
         return solve_cbc(build.programme, expression, time_limit=clock.left(), gap=wish.gap)
     arrays = build.programme.arrays(expression)
-    large = None
+    large, start = None, None
     # each moment carries its own demand, on whole chips
     apart = not any(workload.anytime for workload in build.sets.workloads) and all(
         column.share == 1.0 for column in build.sets.columns
     )
-    if len(build.programme) > LARGE and start is None and not build.variables.taken and apart:
+    if len(build.programme) > LARGE and not build.variables.taken and apart:
         large = solve_large(arrays, fleet_of(build), gap=wish.gap, time_limit=clock.left(), threads=wish.threads)
         if large is not None and (large.status == "optimal" or clock.left() == 0.0 or stop_is_asked()):
             return large
@@ -270,61 +268,13 @@ def _leave_out(build: Build, expression: Linear, outcome: Outcome, wish: Wish, c
     build.programme.upper[:] = [float(value) for value in upper]
 
 
-def _hold(build: Build, expression: Linear, best: float, why: str) -> None:
-    """Record that an objective stays at its best (to 1e-9), as a row near one whatever its unit."""
-    size = max(abs(best), 1e-9 * _largest(expression), 1e-12)
-    left = Linear().plus(expression, 1.0 / size)
-    build.programme.row("held", why, left=left, sense="<=", right=best / size + SAME)
-
-
-def _largest(expression: Linear) -> float:
-    return max((abs(c) for c in expression.terms.values()), default=0.0)
-
-
-def _hold_ratio(build: Build, ratio: Ratio, values: NDArray[np.float64], number: int) -> None:
-    """Record that a ratio stays at its best (to 1e-9), at no less volume than was found: rows near one."""
-    level = ratio.value(values) * (1.0 + SAME)
-    left = Linear().plus(ratio.at(level), 1.0 / max(abs(level) * ratio.most, 1e-9 * _largest(ratio.above), 1e-12))
-    build.programme.row("held", f"objective {number}", left=left, sense="<=")
-    volume = Linear().plus(ratio.below, 1.0 / ratio.most)
-    least = ratio.below.value(values) / ratio.most
-    build.programme.row("held", f"volume {number}", left=volume, sense=">=", right=least * (1.0 - SAME))
-
-
-def _settle_ties(
-    build: Build, values: NDArray[np.float64], wish: Wish, clock: Clock, notes: list[str]
-) -> NDArray[np.float64]:
-    """Return the plan of fewest chips, then fewest kinds of systems, then first names, among those equally good."""
-    most = {k: enough(build, k) for k in range(len(build.sets.offers))}
-    steps: list[tuple[str, Callable[[], Linear]]] = [
-        ("fewer chips", lambda: chip_seconds(build)),
-        ("fewer kinds", lambda: kinds(build, most)),
-        ("names", lambda: order_of_names(build)),
-    ]
-    for name, make in steps:
-        expression = make()
-        outcome = _minimise(build, expression, replace(wish, gap=0.0), clock, _with_kinds(values, build))
-        if outcome.values is None or outcome.status != "optimal":
-            notes.append(f"ties were not settled by {name}: not proven in the time given")
-            return values
-        values = outcome.values
-        _hold(build, expression, outcome.objective or 0.0, f"tie {name}")
-    return values
-
-
-def _with_kinds(values: NDArray[np.float64], build: Build) -> NDArray[np.float64]:
-    """Return a plan as a first one for ties: kinds of systems declared since are all said to be in use."""
-    later = build.programme.labels[len(values) :]
-    return np.concatenate([values, np.array([1.0 if label[0] == "kind" else 0.0 for label in later])])
-
-
 def _rest(build: Build, values: NDArray[np.float64], expression: Linear) -> NDArray[np.float64]:
     """Return values with integers rounded and held, the continuous rest solved again, runs as early as they can be."""
     held = solve_arrays(fixed(build.programme.arrays(expression), values), threads=_threads())
     values = values if held.values is None else held.values
     if build.variables.start:
         early = Linear(dict.fromkeys(build.variables.start.values(), 1.0))
-        _hold(build, expression, expression.value(values), "first objective")
+        Held(build).at_best(expression, expression.value(values), "first objective")
         soon = solve_arrays(fixed(build.programme.arrays(early), values), threads=_threads())
         values = values if soon.values is None else soon.values
     whole = np.array(build.programme.integer, dtype=np.bool_)
