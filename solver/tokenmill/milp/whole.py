@@ -24,6 +24,7 @@ from tokenmill.milp.structure import Fleet
 FEW = 3  # shares of a pool and a size of replicas, of least reduced cost, that whole numbers are looked for among
 TAKEN = 1e-3  # shares from which the relaxation is said to take a column
 PASSES = 4  # of rounding, after the second only while the plan costs
+MORE = 2.0  # times the room set aside where that was not enough: what is rounded next is other replicas
 FAR = 4.0  # times what there is room for
 DEARER = 1.5  # what systems cost more where the relaxation has none, so that few kinds are rounded up
 NODES = 200  # of a part's tree
@@ -221,7 +222,7 @@ def _rounded(bit: Bit) -> tuple[float, Floats | None]:
     """
     fleet, arrays = bit.fleet, _held_back(bit.arrays, bit.fleet.linking)
     replicas, rents = (fleet.pools >= 0) & arrays.integer, _rents(arrays, fleet)
-    bound, best, least, tight = np.inf, None, np.inf, arrays
+    bound, best, least, tight, spare = np.inf, None, np.inf, arrays, 1.0
     for done in range(PASSES):
         loose, dived = _dive(tight, fleet, replicas, bit)
         if loose is None or dived is None:
@@ -235,8 +236,10 @@ def _rounded(bit: Bit) -> tuple[float, Floats | None]:
             break
         if done == 0:
             tight = replace(arrays, cost=np.where(rents & (loose < ROUNDING), DEARER * arrays.cost, arrays.cost))
+        spare *= MORE if found is None else 1.0
         if done > 0 or found is None:
-            tight = replace(tight, row_upper=arrays.row_upper - _over(arrays, values - dived, replicas))
+            over = np.where(rents, np.ceil(dived - ROUNDING), values) - dived
+            tight = replace(tight, row_upper=arrays.row_upper - spare * _over(arrays, over, replicas | rents))
     return bound, best
 
 
@@ -267,9 +270,9 @@ def _smallest(fleet: Fleet) -> NDArray[np.bool_]:
     return result
 
 
-def _over(arrays: Arrays, added: Floats, replicas: NDArray[np.bool_]) -> Floats:
-    """Return by how much rounding up replicas goes over the sides of rows that it does not serve."""
-    terms = replicas[arrays.index] & (arrays.value > 0.0) & np.isinf(arrays.row_lower)[rows_of(arrays)]
+def _over(arrays: Arrays, added: Floats, whole: NDArray[np.bool_]) -> Floats:
+    """Return by how much rounding up columns goes over the sides of rows that it does not serve."""
+    terms = whole[arrays.index] & (arrays.value > 0.0) & np.isinf(arrays.row_lower)[rows_of(arrays)]
     weights = (arrays.value * added[arrays.index])[terms]
     return np.bincount(rows_of(arrays)[terms], weights=weights, minlength=len(arrays.row_lower)).astype(np.float64)
 
