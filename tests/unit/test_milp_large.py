@@ -21,7 +21,9 @@ from tokenmill.milp.packing import packing_weights
 from tokenmill.milp.parts import extract, holds, parts
 from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import build_sets
-from tokenmill.milp.structure import fleet_of
+from tokenmill.milp.structure import Fleet, fleet_of
+from tokenmill.milp.sums import Sums
+from tokenmill.milp.whole import Bit, _rounded
 from tokenmill.offers import YEAR, Offer
 from tokenmill.problem import Hardware, Horizon, Objective, Problem, Site, Workload
 
@@ -121,6 +123,33 @@ def test_parts_share_links_alone():
     assert [(list(p.rows), list(p.own), list(p.links)) for p in found] == [([0], [a, b], [link]), ([1], [c], [link])]
     part = extract(arrays, found[1].rows, found[1].columns)
     assert (list(part.value), list(part.index), list(part.cost)) == ([3.0, -1.0], [0, 1], [0.0, 1.0])
+
+
+def test_rounding_up_leaves_room_under_a_power_wall():
+    """Ten replicas, four a system; the cheap site has 430 W: 100 a replica, 300 a system. One fits (400 W), two do not (500 W).
+
+    The relaxation has 2.5 replicas there.
+    """
+    programme = Programme()
+    q = [programme.variable("q", site) for site in range(2)]
+    x = [programme.variable("x", site, integer=True) for site in range(2)]
+    u = [programme.variable("u", site, integer=True) for site in range(2)]
+    programme.row("all", left=Linear({q[0]: 1.0, q[1]: 1.0}), sense="=", right=1.0)
+    for site in range(2):
+        programme.row("load", site, left=Linear({q[site]: 10.0, x[site]: -1.0}), sense="<=")
+        programme.row("chips", site, left=Linear({x[site]: 1.0, u[site]: -4.0}), sense="<=")
+    programme.row("power", left=Linear({x[0]: 100.0, u[0]: 300.0}), sense="<=", right=430.0)
+    arrays = programme.arrays(Linear({u[0]: 1.0, u[1]: 2.0}))
+    none, no = np.full(6, -1), np.zeros(6, dtype=np.bool_)
+    known = Fleet(
+        no, np.array([0, 0, -1, -1, -1, -1]), np.array([2, 3, -1, -1, -1, -1]), np.array([0, 0, 1, 1, 0, 0]),
+        np.array([-1, -1, 0, 0, -1, -1]), np.full(6, np.inf), no, (), Sums(none[:0], none[:0], np.zeros(0), no),
+    )  # fmt: skip
+    bound, values = _rounded(Bit(arrays, known, 0.1, 1, lambda: None))
+    assert bound == pytest.approx((430 / 175) / 4 * 1.0 + (10 - 430 / 175) / 4 * 2.0)
+    assert values is not None
+    assert holds(arrays, values)
+    assert (values[2], values[4]) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("seed", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
