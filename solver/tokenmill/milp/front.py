@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -20,6 +20,41 @@ from tokenmill.problem import Objective
 
 SAME = 1e-7
 """Relative: points nearer than this are one."""
+FIRST = 0.3
+"""Share of the time left for the solve that begins without a plan."""
+
+
+@dataclass
+class _Solves:
+    """The programme with each objective, both as rows of a bound; solves that are left, among which the time is shared out."""
+
+    arrays: tuple[Arrays, Arrays]
+    both: tuple[Linear, Linear]
+    systems: Mapping[str, NDArray[np.bool_]]
+    wish: Wish
+    clock: Clock
+    left: int
+
+    def point(
+        self, first: int, most: float, start: NDArray[np.float64] | None
+    ) -> tuple[Outcome, NDArray[np.float64]] | None:
+        """Return the plan that is best in one objective, then in the other, whose bound is `most` of the second."""
+        bound = (inf, most) if first == 0 else (most, inf)
+        one = self._least(first, bound, start)
+        if one.values is None or one.objective is None:
+            return None
+        held = one.objective + 1e-9 * abs(one.objective)
+        two = self._least(1 - first, (held, bound[1]) if first == 0 else (bound[0], held), one.values)
+        return one, one.values if two.values is None else two.values
+
+    def _least(self, which: int, most: tuple[float, float], start: NDArray[np.float64] | None) -> Outcome:
+        time, self.left = self.clock.left(), self.left - 1
+        share = FIRST if start is None else 1.0 / (self.left + 1)
+        limit = None if time is None else max(0.1, share * time)
+        bounded = _bounded(self.arrays[which], self.both, most)
+        return solve_narrowed(
+            bounded, self.systems, time_limit=limit, gap=self.wish.gap, threads=self.wish.threads, start=start
+        )
 
 
 def front(
@@ -29,48 +64,32 @@ def front(
 
     Epsilon-constraint (Haimes 1971): the ends are exact (each objective alone, the other next), between them the
     other's bound moves in equal steps on the one programme; each point is best in its first objective, then in the other.
-    The time limit is shared out over the solves. Those between begin with the best plan of the other objective, which keeps
-    every bound on it.
+    The time limit is shared out over the solves. Each but the first begins with a plan: the ends with that of the first
+    objective, those between with the best of the other, which keeps every bound on it. A point that keeps the next bound too
+    is not asked for again.
     """
     made = formulate()
     build, clock = made.build, Clock(wish.time_limit)
-    asked = build.sets.problem.objectives[0]
-    both = objective(build, asked, 0), objective(build, against, 1)
+    both = objective(build, build.sets.problem.objectives[0], 0), objective(build, against, 1)
     for number, each in enumerate(both):
         build.programme.row("front", number, left=each, sense="<=", right=0.0)
     arrays = (build.programme.arrays(both[0]), build.programme.arrays(both[1]))
-    systems = systems_of(build)
-    solves = 2 * max(points, 2)
-
-    def least(which: int, most: tuple[float, float], start: NDArray[np.float64] | None) -> Outcome:
-        nonlocal solves
-        left, solves = clock.left(), solves - 1
-        limit = None if left is None else max(0.1, left / (solves + 1))
-        bounded = _bounded(arrays[which], both, most)
-        return solve_narrowed(bounded, systems, time_limit=limit, gap=wish.gap, threads=wish.threads, start=start)
-
-    def point(
-        first: int, most: float, start: NDArray[np.float64] | None = None
-    ) -> tuple[Outcome, NDArray[np.float64]] | None:
-        bound = (inf, most) if first == 0 else (most, inf)
-        one = least(first, bound, start)
-        if one.values is None or one.objective is None:
-            return None
-        held = one.objective + 1e-9 * abs(one.objective)
-        two = least(1 - first, (held, bound[1]) if first == 0 else (bound[0], held), None)
-        return one, one.values if two.values is None else two.values
-
-    ends = point(0, inf), point(1, inf)
-    if ends[0] is None or ends[1] is None:
+    solves = _Solves(arrays, both, systems_of(build), wish, clock, 2 * max(points, 2))
+    one = solves.point(0, inf, None)
+    other = None if one is None else solves.point(1, inf, one[1])
+    if one is None or other is None:
         return []
-    found = [ends[0]]
-    high, low = both[1].value(ends[0][1]), both[1].value(ends[1][1])
+    found = [one]
+    high, low = both[1].value(one[1]), both[1].value(other[1])
     for step in range(1, points - 1):
-        between = point(0, high + (low - high) * step / (points - 1), ends[1][1])
+        most = high + (low - high) * step / (points - 1)
+        if both[1].value(found[-1][1]) <= most:
+            solves.left -= 2  # best under a wider bound, and keeps this one
+            continue
+        between = solves.point(0, most, other[1])
         if between is not None:
             found.append(between)
-    solved = [_solution(made, both, arrays[0], outcome, values) for outcome, values in [*found, ends[1]]]
-    return _distinct(solved)
+    return _distinct([_solution(made, both, arrays[0], outcome, values) for outcome, values in [*found, other]])
 
 
 def _bounded(arrays: Arrays, both: tuple[Linear, Linear], most: tuple[float, float]) -> Arrays:
