@@ -100,7 +100,9 @@ def build_plan(
         infeasible=reasoned(solution.infeasible, {s.columns.workload: s.left_out for s in found.searched}, found.notes),
         audit=_audit(solution),
         trace={
-            **_pool_trace(answer, plan_trace(solution, cost, _classes_by_pool(answer), _per_workload(answer))),
+            **_pool_trace(
+                answer, plan_trace(solution, cost, _classes_by_pool(answer), _per_workload(answer), answer.stores)
+            ),
             **answer_nodes(objective, binding, alternatives),
         },
         problem=resolved(problem),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tokenmill.milp.solution import Purchase, Solution
 from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective
+from tokenmill.plan_trace_energy import energy_nodes
 from tokenmill.trace import ClassFigures, Node, prefixed, row, total
 
 RENTED = ("on-demand", "spot", "reserved-1y", "reserved-3y")
@@ -17,13 +18,15 @@ def plan_trace(
     cost: Cost,
     classes: Mapping[str, Mapping[str, ClassFigures]],
     per_workload: str | None = None,
+    stores: frozenset[str] = frozenset(),
 ) -> dict[str, Node]:
     """Return the trace: ``cost.*`` and ``power`` as sums, then the nodes of every pool.
 
     `classes`: evaluated classes by ``workload.pool``. One class: keys are ``workload.pool.figure``; several: the class
-    follows the pool (``workload.pool.class.figure``). `per_workload`: the workload that ``cost.per`` is about.
+    follows the pool (``workload.pool.class.figure``). `per_workload`: the workload that ``cost.per`` is about. `stores`:
+    systems that keep data.
     """
-    nodes = {**_cost_nodes(solution, cost), **_per_nodes(cost, per_workload), **_power_nodes(solution)}
+    nodes = {**_cost_nodes(solution, cost, stores), **_per_nodes(cost, per_workload), **_power_nodes(solution)}
     for pool, by_class in classes.items():
         for name, one in by_class.items():
             prefix = pool if len(by_class) == 1 else f"{pool}.{name}"
@@ -87,14 +90,20 @@ def _node(
     return {**total(symbol, title, unit, inputs, value), "formula": formula}
 
 
-def _cost_nodes(solution: Solution, cost: Cost) -> dict[str, Node]:
+def _cost_nodes(solution: Solution, cost: Cost, stores: frozenset[str]) -> dict[str, Node]:
     if cost.total is None:
         return {}
     nodes = _purchase_nodes(solution)
     inputs: list[str | Node] = []
     for kind, value in cost.by_kind.items():
-        if kind == "rent" and (rows := _rent_rows(solution, value)):
+        if kind == "rent" and (rows := _rent_rows(solution, value, stores)):
             nodes[f"cost.{kind}"] = total(kind, "rent of what is used", "USD", rows, value)
+            inputs.append(f"cost.{kind}")
+        elif kind == "storage" and (rows := _storage_rows(solution, value, stores)):
+            nodes[f"cost.{kind}"] = total(kind, "rent of what keeps data", "USD", rows, value)
+            inputs.append(f"cost.{kind}")
+        elif kind == "energy" and (found := energy_nodes(solution.electricity, value)):
+            nodes |= found
             inputs.append(f"cost.{kind}")
         elif kind == "capital" and (rows := _capital_rows(solution, value, cost.by_kind.get("operations", 0.0))):
             nodes[f"cost.{kind}"] = total(kind, "what is bought, less what it is worth at the end", "USD", rows, value)
@@ -173,12 +182,22 @@ def _capital_rows(solution: Solution, value: float, operations: float) -> list[N
     return rows if rows and abs(sum(each["value"] for each in rows) - value) <= CLOSE * max(1.0, abs(value)) else []
 
 
-def _rent_rows(solution: Solution, value: float) -> list[Node]:
+def _storage_rows(solution: Solution, value: float, stores: frozenset[str]) -> list[Node]:
+    """Return the rows (what is rented of stores) that add up to the cost of storage; none where they do not."""
+    rows = [
+        row(_purchase_label(item), item.cost, "USD", f"purchases[{at}].cost", item.price_source, "datasheet")
+        for at, item in enumerate(solution.purchases)
+        if item.market in RENTED and item.system in stores
+    ]
+    return rows if rows and abs(sum(each["value"] for each in rows) - value) <= CLOSE * max(1.0, abs(value)) else []
+
+
+def _rent_rows(solution: Solution, value: float, stores: frozenset[str]) -> list[Node]:
     """Return the rows (purchases, runs, or both) that add up to the rent; none where they do not."""
     bought = [
         row(_purchase_label(item), item.cost, "USD", f"purchases[{at}].cost", item.price_source, "datasheet")
         for at, item in enumerate(solution.purchases)
-        if item.market in RENTED
+        if item.market in RENTED and item.system not in stores
     ]
     runs = [
         row(f"run of {run.workload}, {run.market}", run.cost, "USD", f"runs[{at}].cost", "", "datasheet")

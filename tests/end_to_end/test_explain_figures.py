@@ -78,6 +78,27 @@ def test_every_figure_unfolds_and_is_its_formula_at_its_inputs(path):
             assert item in trace if isinstance(item, str) else item["origin"], node["symbol"]
 
 
+@pytest.mark.parametrize(("name", "kind"), [("keep-or-upgrade", "energy"), ("data-slow-store", "storage")])
+def test_what_energy_and_storage_cost_unfolds_to_watts_hours_and_prices(name, kind):
+    shown = solve(load_problem(data.path("problems") / f"{name}.toml")).to_dict()
+    trace = shown["trace"]
+    key = f"cost.{kind}"
+
+    def exact(item):
+        """The figure from its leaves alone."""
+        if not isinstance(item, str):
+            return item["value"]
+        node = trace[item]
+        values = [exact(each) for each in node["inputs"]]
+        return sum(values) if node["formula"] == "sum" else math.prod(values)
+
+    assert key in trace["cost.total"]["inputs"]
+    assert exact(key) == pytest.approx(shown["cost"]["by_kind"][kind], rel=1e-9)
+    if kind == "energy":
+        formulas = {trace[each]["formula"] for each in trace[key]["inputs"]}
+        assert formulas == {"power*pue*time*price*discount"}
+
+
 def test_a_figure_reads_as_text_markdown_and_json():
     plan = solve(load_problem(data.path("problems") / "edge-car.toml"))
     (workload,) = plan.workloads

@@ -14,6 +14,7 @@ from tokenmill.compare import compare
 from tokenmill.errors import ProblemError
 from tokenmill.milp.formulation import formulate
 from tokenmill.milp.front import front
+from tokenmill.milp.narrow import solve_narrowed
 from tokenmill.milp.sets import build_sets
 from tokenmill.milp.solve import Wish
 from tokenmill.pareto import pareto
@@ -110,6 +111,25 @@ def test_a_front_of_pools_has_no_point_that_another_beats():
     assert points[-1] == pytest.approx(expected[-1])
     assert all(any(p == pytest.approx(e) for e in expected) for p in points)
     assert len(points) >= 3
+
+
+def test_ends_that_are_one_plan_leave_nothing_to_look_for_between(monkeypatch):
+    solves = []
+
+    def counted(*given, **more):
+        solves.append(more["start"] is not None)
+        return solve_narrowed(*given, **more)
+
+    monkeypatch.setattr("tokenmill.milp.front.solve_narrowed", counted)
+    sets = build_sets(problem(), [pool(pool_column())], [rent()], (), *({"chat": [[25.0]]},) * 2)
+    ((chips, plan),) = front(lambda: formulate(sets), Objective("chips"), Wish(0.0, None, 1, "highs", False), 9)
+    assert (chips, plan.cost_total) == (24, pytest.approx(3 * 16 * HOURS))
+    assert solves == [
+        False,
+        True,
+        True,
+        True,
+    ]  # both ends, each objective then the other; a plan in hand after the first
 
 
 def test_a_front_from_a_file_and_its_refusals():

@@ -62,6 +62,29 @@ def test_owners_pay_for_electricity():
     assert plan.cost_by_kind is not None
     assert plan.cost_by_kind["energy"] == pytest.approx(watts / 1000 * HOURS * 1.5 * 0.10)
     assert plan.energy == pytest.approx(watts * YEAR * 1.5)
+    (paid,) = plan.electricity
+    assert [watts for _, watts in paid.draws] == pytest.approx([3 * (1000 + 800), 2.5 * 8 * 600])
+    assert (paid.pue, paid.seconds, paid.price) == (1.5, YEAR, 0.10 / 3.6e6)
+    assert paid.cost == pytest.approx(plan.cost_by_kind["energy"], rel=1e-12)
+
+
+def test_what_owners_pay_for_electricity_adds_up_over_moments_and_runs():
+    """A working day in two parts and two discounted periods, a pool and a run that holds its systems."""
+    day = Site(pue=1.2, electricity={"peak": 0.2 / 3.6e6, "night": 0.05 / 3.6e6})
+    asked = problem(
+        Workload("chat", "toy"), Workload("train", "toy"),
+        horizon={"duration": 2 * YEAR, "periods": 2, "slices": {"peak": 0.25, "night": 0.75}, "discount_rate": 0.1},
+        hardware={"sites": (day,), "ownership": Ownership(life=2 * YEAR)},
+    )  # fmt: skip
+    plan = solve(asked, [pool(pool_column()), run("train", (8, 100.0))], [buy(50_000.0)], demand=[[25.0, 5.0]] * 2)
+    assert plan.cost_by_kind is not None
+    assert {each.what.partition(" of ")[0] for each in plan.electricity} >= {"run"}
+    assert len(plan.electricity) == 5
+    assert sum(each.cost for each in plan.electricity) == pytest.approx(plan.cost_by_kind["energy"], rel=1e-12)
+    (ran,) = [each for each in plan.electricity if each.what == "run of train"]
+    # 8 chips loaded in place of idle; 100 days at the mean price of a day
+    assert ran.power == pytest.approx(8 * (700.0 - 100.0))
+    assert ran.cost == pytest.approx(4.8 * 2400 / (1.0 - asked.hardware.ownership.maintenance) * 1.2 * 0.0875)
 
 
 def test_maintenance_takes_time_of_own_systems():

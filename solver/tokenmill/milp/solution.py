@@ -85,6 +85,29 @@ class RunStart:
 
 
 @dataclass(frozen=True)
+class Electricity:
+    """What own systems draw in a moment, or for a run: (what, mean IT W), PUE, seconds, USD/J, present value of a dollar."""
+
+    what: str
+    site: str
+    draws: tuple[tuple[str, float], ...]
+    pue: float
+    seconds: float
+    price: float
+    discount: float
+
+    @property
+    def power(self) -> float:
+        """Mean IT watts."""
+        return sum(watts for _, watts in self.draws)
+
+    @property
+    def cost(self) -> float:
+        """USD."""
+        return self.power * self.pue * self.seconds * self.price * self.discount
+
+
+@dataclass(frozen=True)
 class Flow:
     """Bytes a second of a workload between two pools in a period and slice, and the arcs it takes with their shares used."""
 
@@ -181,7 +204,7 @@ class Solution:
 
     `cost_by_kind`: rent, capital, energy, storage, network, operations [USD]; `cost_by_workload`; `cost_by_period`.
     `residual`: the audit's largest residual, relative to max(1, |right-hand side|). `refused`: (workload, class, period,
-    slice) to the share of its demand that is refused. `expected`: (workload, period, slice) to the share of what pools are
+    slice) to the share of its demand that is refused. `electricity`: what the cost of energy is made of. `expected`: (workload, period, slice) to the share of what pools are
     planned to carry that is expected, where there is head-room; `notes`: what was rounded, skipped or held coarsely, in words.
     """
 
@@ -200,6 +223,7 @@ class Solution:
     idle_cost: float | None = None
     carbon: float | None = None
     energy: float | None = None
+    electricity: tuple[Electricity, ...] = ()
     residual: float | None = None
     refused: Mapping[tuple[str, int, int, str], float] = field(default_factory=dict)
     expected: Mapping[tuple[str, int, str], float] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from tokenmill.milp.binding import Steps, bindings
 from tokenmill.milp.cbc import solve_cbc
 from tokenmill.milp.clock import Clock
 from tokenmill.milp.constraints.flows import Sent
+from tokenmill.milp.decode_energy import electricity
 from tokenmill.milp.highs import Outcome, fixed, forget_stop, solve_arrays, stop_is_asked
 from tokenmill.milp.infeasible import why_not, without_columns
 from tokenmill.milp.large import solve_large
@@ -327,6 +328,7 @@ def _decoded(formulation: Formulation, best: Best) -> Solution:
         idle_cost=money.idle,
         carbon=weighted_energy(build, "carbon").value(best.values),
         energy=weighted_energy(build, "energy").value(best.values),
+        electricity=electricity(read),
         refused=refused,
         expected=_expected(sets),
         notes=best.notes,
