@@ -1,6 +1,7 @@
 """A plan as what people run it with: launch commands of engines and frameworks, and its tables as CSV.
 
-What a tool calls a choice is data (``exports/*.toml`` of the catalogue): a flag, the key of the pool it is read from, and its words.
+What a tool calls a choice is data (``exports/*.toml`` of the catalogue): a flag, the key of the pool it is read from, its words, and the
+keys of what else its text names. What no flag of a tool says is a remark above its command.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def export(plan: Plan, kind: str) -> str:
             "",
             f"# {name}, {pool.name}: {pool.replicas:g} of these on {pool.system}, {pool.chips:g} chips in all",
         ]
-        lines.append(JOINED.join(_command(form, pool, asked.get(name, {}))))
+        values = _values(pool, asked.get(name, {}))
+        lines += [f"# {text}" for text in _said(form.get("remark", ()), values)]
+        lines.append(JOINED.join([_start(form, asked.get(name, {})), *_said(form["flag"], values)]))
     for name in dict.fromkeys(name for name, _ in pools):
         lines += _router(form, [pool for owner, pool in pools if owner == name], asked.get(name, {}))
     return "\n".join(lines) + "\n"
@@ -83,38 +86,57 @@ def _model(asked: Mapping[str, Any]) -> str:
     return shlex.quote(str(asked.get("model") or "MODEL"))
 
 
-def _command(form: Mapping[str, Any], pool: Pool, asked: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the words of a launch command, one flag a line."""
-    chips = pool.chips / max(pool.replicas, 1)
-    places = {"model": _model(asked), "nodes": "$NODES", "per_node": "$CHIPS_A_NODE"}
+def _start(form: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     start = f"{form['start']} {form['model']}".strip()
-    yield start.format(**places)
-    values = {
+    return start.format(model=_model(asked), nodes="$NODES", per_node="$CHIPS_A_NODE")
+
+
+def _values(pool: Pool, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what flags read: tables of the pool, inputs of the workload, and what follows from both.
+
+    `ranks`: of a pipeline stage; `draft`: what drafts tokens, where any are; `memory_fraction`: the engine's share of a whole device's memory, of which a shared chip has a part.
+    """
+    given = asked.get("values", {})
+    chips = pool.chips / max(pool.replicas, 1)
+    fraction, share = given.get("memory_fraction"), float(pool.layout.get("chip_share") or 1.0)
+    return {
         "role": pool.role,
         "layout": pool.layout,
         "precision": pool.precision,
         "settings": pool.settings,
         "predicted": encode(pool.predicted),
-        "ranks": int(chips / max(int(pool.layout.get("pp") or 1), 1)),
+        "input": given,
+        "ranks": max(1, int(chips / max(int(pool.layout.get("pp") or 1), 1))),
+        "draft": given.get("engine.speculative.draft") if pool.settings.get("speculative") == "draft" else None,
+        "memory_fraction": None if fraction is None else fraction * share,
     }
-    for flag in form["flag"]:
-        value = _value(flag["key"], values, asked)
-        if value is None or value in flag.get("unless", ()):
+
+
+def _said(flags: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the text of each flag or remark whose key has a value that it speaks of; what is no word of a tool is quoted."""
+    for flag in flags:
+        found = _value(flag["key"], values)
+        if found is None or found in flag.get("unless", ()):
             continue
-        words = flag.get("words")
-        word = (
-            str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
-        )
+        words, word = flag.get("words"), _word(found)
         if words is not None and word not in words:
             continue
-        yield str(flag["text"]).format(value=shlex.quote(word) if words is None else words[word])
+        also = {name: _word(_value(key, values)) for name, key in flag.get("also", {}).items()}
+        plain = str(flag.get("value", "{value}")).format(value=word, **also)
+        yield str(flag["text"]).format(value=shlex.quote(plain) if words is None else words[word], **also)
 
 
-def _value(key: str, values: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
-    """Return what stands in a pool under a dotted key, or in the problem behind ``input.``; None where nothing does."""
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else f"{value:g}"
+    return str(value)
+
+
+def _value(key: str, values: Mapping[str, Any]) -> Any:
+    """Return what stands behind a dotted key (table, then a name that may have dots of its own); None where nothing does."""
     table, _, name = key.partition(".")
-    if table == "input":
-        return asked.get("values", {}).get(name)
     found = values[table]
     return found.get(name) if isinstance(found, Mapping) else found
 

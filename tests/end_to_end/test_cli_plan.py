@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
@@ -150,6 +151,58 @@ def test_split_pools_hand_their_cache_over_and_stand_behind_a_router(problems):
     for text in (vllm, sglang):  # what is no remark is a command that a shell can read
         for command in "\n".join(line for line in text.splitlines() if not line.startswith("#")).split("\n\n"):
             assert shlex.split(command.replace("\\\n", " "))
+
+
+def with_values(plan, layout, settings, **values):
+    """The chat plan as it would be with a layout, settings and inputs of its own."""
+    work = plan.workloads["chat"]
+    (pool,) = work.pools
+    pool = replace(pool, layout={**pool.layout, **layout}, settings={**pool.settings, **settings})
+    if "chip_share" in layout:
+        pool = replace(pool, chips=layout["chip_share"] * pool.replicas)
+    (asked,) = plan.problem["workloads"]
+    asked = {**asked, "values": {**asked["values"], **values}}
+    work = replace(work, pools=(pool,))
+    return replace(plan, workloads={"chat": work}, problem={**plan.problem, "workloads": [asked]})
+
+
+def test_an_engine_on_a_part_of_a_chip_takes_that_part_of_its_memory(plans):
+    """Two engines that each took nine tenths of a card would not start: on a quarter each has 0.9 / 4."""
+    plan = with_values(plans["chat"], {"chip_share": 0.25, "tp": 1}, {})
+    vllm, sglang, trtllm = (export(plan, kind) for kind in ("vllm", "sglang", "trtllm"))
+    assert "--gpu-memory-utilization 0.225" in vllm
+    assert "--mem-fraction-static 0.225" in sglang
+    assert "--kv_cache_free_gpu_memory_fraction 0.225" in trtllm
+    for text in (vllm, sglang, trtllm):
+        assert "# Has 0.25 of a chip" in text
+        assert "size 0" not in text
+    assert "of a chip" not in export(plans["chat"], "vllm")
+
+
+DRAFTED = {"engine.speculative.draft": "a draft", "engine.speculative.gamma": 4.0}
+
+
+def test_what_the_plan_rests_on_is_asked_of_the_engine(plans):
+    """Drafted tokens, adapters, eager steps and held cache each decide times or memory: a command without them runs another plan."""
+    held = {"adapters.count": 12.0, "adapters.rank": 32.0, "engine.graph": False, "engine.kv_memory": 4080218931.0}
+    plan = with_values(plans["chat"], {}, {"speculative": "draft"}, **DRAFTED, **held)
+    vllm, sglang, trtllm = (export(plan, kind) for kind in ("vllm", "sglang", "trtllm"))
+    (command,) = (part for part in vllm.split("\n\n") if "vllm serve" in part)
+    words = shlex.split("\n".join(line for line in command.splitlines() if line[:1] != "#").replace("\\\n", " "))
+    config = json.loads(words[words.index("--speculative-config") + 1])
+    assert config == {"model": "a draft", "num_speculative_tokens": 4}
+    for flag in ("--max-loras 12 --max-lora-rank 32", "--enforce-eager", "--kv-cache-memory-bytes 4080218931"):
+        assert flag in vllm
+    for flag in ("--max-loras-per-batch 12", "--disable-cuda-graph", "--speculative-draft-model-path 'a draft'"):
+        assert flag in sglang
+    for remark in ("# Tokens are drafted (4 a step, by 'a draft')", "# 12 adapters of rank 32", "cuda_graph_config"):
+        assert remark in trtllm
+
+
+def test_drafts_that_were_not_chosen_are_not_asked_for(plans):
+    plan = with_values(plans["chat"], {}, {"speculative": "none"}, **DRAFTED)
+    for kind in ("vllm", "sglang", "trtllm", "llama-cpp"):
+        assert export(plan, kind) == export(plans["chat"], kind)
 
 
 def test_mixed_pools_need_no_router(plans):
