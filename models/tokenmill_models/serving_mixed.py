@@ -104,7 +104,7 @@ def mixed_role(arch: Architecture, images: bool = False) -> Role:
     )  # fmt: skip
     carried = graph.let(
         "prefill_carried", "1", "prompt tokens of a step that carries any: a prompt, several, or what fits",
-        minimum(budget, maximum(request.computed, request.group_batch * request.computed / request.steps)), source=SARATHI,
+        minimum(budget, request.computed * _together(request)), source=SARATHI,
     )  # fmt: skip
     plain_shape = decode_shape(decoded, request.context, request.group_batch)
     prompts = maximum(1, carried / request.computed)
@@ -116,6 +116,12 @@ def mixed_role(arch: Architecture, images: bool = False) -> Role:
         full = with_images(graph, arch, full, "full", carried, request)
     steady = _steady(graph, request, budget, carried, plain, full)
     return _assemble(graph, arch, request, steady, plain, full, memory, running)
+
+
+def _together(request: Request) -> sp.Expr:
+    """Return the prompts [1] that a step with any takes together: a closed loop spreads them evenly, open arrivals are Poisson (E[n | n > 0])."""
+    brought = request.group_batch / request.steps
+    return request.closed * maximum(1, brought) + (1 - request.closed) * brought / (1 - sp.exp(-brought))
 
 
 def _steady(graph: Graph, request: Request, budget: sp.Symbol, carried: sp.Expr, plain: Pass, full: Pass) -> Steady:

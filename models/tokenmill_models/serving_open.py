@@ -19,11 +19,13 @@ GATED = Source(
     "gated batch service with a pass that always runs: moments of T' = V + c (tokens that arrived in T), stationary",
     (
         "E[T] = V/(1-rho); E[T²] (1-rho²) = V² + 2 V rho E[T] + rate c² E[S²] E[T]",
+        "E[T³] (1-rho³)/E[T] = V³/E[T] + 3 V² rho + 3 V (b + rho² m) + rate c³ E[S³] + 3 rho b m; b = rate c² E[S²], m = E[T²]/E[T]",
         "an arrival meets a step of mean length E[T²]/E[T], waits half of it, and shares the next with what else came in it",
     ),
 )
 CHUNKED = Source(
-    "Pollaczek and Khinchine: prompts longer than a step's budget are served one after another, each for the steps that it fills; second moment of the wait by Takacs 1962"
+    "Pollaczek and Khinchine: prompts longer than a step's budget are served one after another, each for the steps that it fills; second moment of the wait by Takacs 1962",
+    ("the wait holds what is left of prompts in service: only who finds none waits for the rest of a step",),
 )
 RUN_ON = Source(
     "a first-order autoregression of steps with coefficient rho: an excess dies out over 1/(1-rho) steps, sums have a variance of Var(1+rho)/(1-rho)"
@@ -81,35 +83,63 @@ def first_times(
         "first_gated", "s", "time to the end of the step that takes a prompt with all that waits",
         pace.plain + work + (sp.Rational(1, 2) + rho) * met, source=GATED,
     )  # fmt: skip
-    wait, spread = _one_by_one(graph, request, pace, moments)
+    wait, spread, busy = _one_by_one(graph, request, pace, moments)
     filled = request.computed / pace.budget
-    steps = sp.Piecewise((filled + sp.Rational(1, 2), sp.Gt(filled, 1, evaluate=False)), (1, True))
+    met_filled = graph.let(
+        "open_filled",
+        "1",
+        "steps' budgets that the prompt of a token met at random fills",
+        filled * (1 + leaf.input_cv**2),
+    )
+    several_steps = sp.Gt(met_filled, 1, evaluate=False)
+    steps = sp.Piecewise((maximum(1, filled + sp.Rational(1, 2)), several_steps), (1, True))
+    rest = sp.Piecewise(((1 - busy) * met / 2, several_steps), (met / 2, True))
     chunked = graph.let(
         "first_chunked", "s", "time to the end of the last step of a prompt that is served alone",
-        met / 2 + wait + steps * pace.plain + work, source=CHUNKED,
+        rest + wait + steps * pace.plain + work, source=CHUNKED,
     )  # fmt: skip
-    several = met * moments.brought + ((sp.Rational(1, 2) + rho) ** 2 + sp.Rational(1, 12)) * _scatter(pace, moments)
+    several = met * moments.brought + ((sp.Rational(1, 2) + rho) ** 2 + sp.Rational(1, 12)) * _scatter(
+        graph, request, pace, moments
+    )
     alone = (work * leaf.input_cv) ** 2 + met**2 / 12
     variance = graph.let(
         "first_variance", "s^2", "variance of the time to first token",
-        late * moments.brought * pace.step / (1 - rho) ** 2
-        + sp.Piecewise((alone + several, sp.Ge(gated, chunked, evaluate=False)), (spread + met**2 / 12, True)),
+        _run_on(pace, moments, late)
+        + sp.Piecewise((spread + met**2 / 12, several_steps), (alone + several, True)),
         source=RUN_ON,
     )  # fmt: skip
     mean = graph.let("first_mean", "s", "time to first token of open arrivals", maximum(gated, chunked) + late * token)
-    return {"mean": mean} | _quantiles(graph, "first", "time to first token", pace.plain, mean, variance)
+    return {"mean": mean} | _quantiles(graph, "first", "time to first token", (1 + late) * pace.plain, mean, variance)
 
 
-def _scatter(pace: Pace, moments: Moments) -> sp.Expr:
-    """Variance [s²] of the time of a step."""
-    return maximum(0, moments.met * pace.step - pace.step**2)
+def _scatter(graph: Graph, request: Request, pace: Pace, moments: Moments) -> sp.Symbol:
+    """Define the variance [s²] of the step that an arrival meets: E[T³]/E[T] less the square of its mean."""
+    V, T, rho, brought = pace.plain, pace.step, moments.rho, moments.brought
+    third = moments.rate * (pace.token * request.computed) ** 3 * (1 + leaf.input_cv**2) ** 3
+    cube = (
+        V**3 / T + 3 * V**2 * rho + 3 * V * (brought + rho**2 * moments.met) + third + 3 * rho * brought * moments.met
+    )
+    return graph.let(
+        "open_scatter", "s^2", "variance of the step that an arrival meets",
+        maximum(0, cube / (1 - rho**3) - moments.met**2), source=GATED,
+    )  # fmt: skip
 
 
-def _one_by_one(graph: Graph, request: Request, pace: Pace, moments: Moments) -> tuple[sp.Symbol, sp.Symbol]:
-    """Define the mean wait [s] for prompts served one after another, and the variance [s²] of wait and service."""
+def _run_on(pace: Pace, moments: Moments, steps: sp.Expr) -> sp.Expr:
+    """Variance [s²] of the time of a few steps one after another; over many it nears brought x step / (1 - rho)² a step."""
+    rho = moments.rho
+    once = moments.brought * pace.step / (1 - rho**2)
+    return once * (steps * (1 + rho) / (1 - rho) - 2 * rho * (1 - rho**steps) / (1 - rho) ** 2)
+
+
+def _one_by_one(graph: Graph, request: Request, pace: Pace, moments: Moments) -> tuple[sp.Symbol, sp.Symbol, sp.Symbol]:
+    """Define the mean wait [s] for prompts served one after another, the variance [s²] of wait and service, the share of time [1] so busy."""
     per_token = pace.plain / pace.budget + pace.token
     service = request.computed * per_token
-    busy = minimum(moments.rate * service, RHO_STATED)
+    busy = graph.let(
+        "open_busy", "1", "share of time that prompts served one after another fill",
+        minimum(moments.rate * service, RHO_STATED), source=CHUNKED,
+    )  # fmt: skip
     cv2 = leaf.input_cv**2
     wait = graph.let(
         "open_wait", "s", "mean wait for prompts served one after another",
@@ -121,7 +151,7 @@ def _one_by_one(graph: Graph, request: Request, pace: Pace, moments: Moments) ->
         "open_spread", "s^2", "variance of wait and service where prompts are served one after another",
         wait**2 + third + (added * request.computed) ** 2 * cv2, source=CHUNKED,
     )  # fmt: skip
-    return wait, spread
+    return wait, spread, busy
 
 
 def token_mean(graph: Graph, request: Request, pace: Pace, moments: Moments) -> sp.Symbol:

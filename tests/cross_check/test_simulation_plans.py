@@ -85,17 +85,25 @@ def test_mean_step_and_whole_request_agree(seed):
     assert abs(found["e2e.mean"]) < 0.15
 
 
+def test_steps_that_take_all_who_wait_are_counted_as_poisson_brings_them():
+    """One prompt of 332 tokens costs 3 ms, two together 7: a step takes a/(1-exp(-a)) prompts, not the larger of one and a = 0.85."""
+    found, _ = compared(111)
+    assert abs(found["tpot.mean"]) < 0.05  # 8% short where steps with prompts are taken to carry one
+    assert abs(found["ttft.mean"]) < 0.05
+
+
 @pytest.mark.slow
-def test_twenty_plans():
-    """Percentiles agree within 10% on three plans of five at least and within 9% in the median; those that do not are marked by `verify`."""
-    plans = [compared(seed) for seed in range(20)]
+@pytest.mark.parametrize("first", [0, 300])
+def test_twenty_plans(first):
+    """Within 10% of the simulation: medians and means on 17 of 20 plans at least, 95th percentiles on 13; the rest is marked by `verify`."""
+    plans = [compared(seed) for seed in range(first, first + 20)]
     for name in plans[0][0]:
         off = np.array([abs(found[name]) for found, _ in plans])
         print(
             f"{name}: median error {np.median(off):.1%}, worst {off.max():.1%}, within 10%: {(off <= 0.1).sum()} of 20"
         )
-        assert np.median(off) < 0.09, name
-        assert (off <= 0.1).sum() >= 12, name
+        assert np.median(off) < (0.08 if name.endswith("p95") else 0.05), name
+        assert (off <= 0.1).sum() >= (13 if name.endswith("p95") else 17), name
     for found, marks in plans:
         for name, error in found.items():
             assert abs(error) <= 0.1 or name.endswith("mean") or name in marks
