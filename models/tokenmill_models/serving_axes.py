@@ -52,7 +52,7 @@ AXES = {
         Axis("batch", "engine.batch", BATCHES, "mean running sequences of a replica", leaf.batch, operate=True, grid=_batches),
         Axis(
             "utilisation", "engine.utilisation", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95),
-            "share of time that a prefill replica works", leaf.utilisation, operate=True,
+            "share of time that a prefill replica works", leaf.utilisation, operate=True, maximum=1.0,
         ),
     )
 }  # fmt: skip

@@ -28,7 +28,7 @@ count = declare(
 )
 INPUTS = (
     Input(TOKENS, "number", "tokens at the head of every prompt that requests share (a system prompt): held once, and found in the prefix cache", tokens, default=0.0),
-    Input("demand.prefix.count", "number", "different such prefixes, all of them held; requests choose among them evenly", count, default=1.0, minimum=1),
+    Input("demand.prefix.count", "number", "different such prefixes, all of them held; requests choose among them evenly", count, default=1.0, minimum=1, whole=True),
 )  # fmt: skip
 
 

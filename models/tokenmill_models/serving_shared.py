@@ -30,7 +30,7 @@ KEY = "layout.chip_share"
 share = declare("chip_share", "1", "share of a chip that a replica has: of its memory and of its time", origin="axis.chip_share", sign="positive")  # fmt: skip
 AXIS = Axis(
     "chip_share", KEY, (1.0, 0.5, 0.25, 0.125), "share of a chip that a replica has, others standing beside it: 1, a half, a quarter, ...",
-    share, default=(1.0,),
+    share, default=(1.0,), maximum=1.0,
 )  # fmt: skip
 
 

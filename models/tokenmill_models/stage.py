@@ -40,7 +40,7 @@ class Input:
     symbol). `default` None means: may be absent, and rules that name its symbol do not apply; `required` means it
     must be there. `choice` says that a list is a choice (an Axis of the same name takes it). `fills` of a trace: what it
     measures (classes, rate [1/s], gap_cv, prefix_hit, shared_head [tokens], surge) to the key that it stands for. `of` a name: what it must be
-    a name of (model, store, precision), or a word of `among`; empty: free text.
+    a name of (model, store, precision), or a word of `among`; empty: free text. `whole`: fractions are refused.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Input:
     required: bool = False
     minimum: float | None = 0.0
     maximum: float | None = None
+    whole: bool = False
     fills: Mapping[str, str] = field(default_factory=dict)
     of: str = ""
 
@@ -70,7 +71,7 @@ class Axis:
     the whole array search. `operate`: may differ by request on one replica (batch). `key` is the dotted key in the
     file that holds it (``layout.tp``, ``precision.weights``). `default` (a tuple) is taken in place of `values`
     when the key is absent, for choices that are not searched unless listed. `grid` may compute the values from the
-    leaves known so far (a function of {symbol name: number}) where they depend on the problem.
+    leaves known so far (a function of {symbol name: number}) where they depend on the problem. `maximum`: held numbers above it are refused.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Axis:
     operate: bool = False
     default: tuple[Any, ...] | None = None
     grid: Callable[[Mapping[str, float]], Iterable[float]] | None = None
+    maximum: float | None = None
 
 
 @dataclass(frozen=True)

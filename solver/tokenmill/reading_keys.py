@@ -67,6 +67,7 @@ def key_of_input(item: Input) -> Key:
         minimum=item.minimum,
         above=0.0 if positive else None,
         maximum=item.maximum,
+        whole=item.whole,
         among=item.among,
         of="system" if item.kind == "system" else item.of or None,
         required=item.required,

@@ -72,7 +72,7 @@ def stage_keys(stage: StageModel) -> StageKeys:
 
 
 def choice_key(axis: Axis) -> Key:
-    """Return the Key of one held value of a choice; a held number need not be on the grid."""
+    """Return the Key of one held value of a choice; a held number need not be on the grid. A symbol that is positive refuses zero."""
     known = (*axis.values, *(axis.default or ()))
     label = axis.key.rsplit(".", 1)[-1]
     if known and all(isinstance(value, bool) for value in known):
@@ -84,4 +84,7 @@ def choice_key(axis: Axis) -> Key:
         return Key(label, "word", axis.doc, among=tuple(str(value) for value in words if isinstance(value, str)))
     whole = all(float(value).is_integer() for value in known)
     least = min(known, default=1)
-    return Key(label, "number", axis.doc, whole=whole, minimum=1 if least >= 1 else 0)
+    above = 0.0 if least > 0 and axis.symbol is not None and axis.symbol.is_positive else None
+    return Key(
+        label, "number", axis.doc, whole=whole, minimum=1 if least >= 1 else 0, above=above, maximum=axis.maximum
+    )
