@@ -242,6 +242,19 @@ def test_a_plan_of_parts_passes_the_audit(monkeypatch):
     assert plan.termination.bound <= plan.termination.objective
 
 
+def test_what_is_too_large_to_be_solved_whole_is_answered_by_its_parts_with_their_gap(monkeypatch):
+    monkeypatch.setattr(solving, "LARGE", 0)
+    monkeypatch.setattr(solving, "MOST_TERMS", 0)
+    problem, columns, offers, links, demand = fleet(0)
+    plan = solve_programme(
+        problem, columns, offers, links, demand=demand, gap=1e-7, time_limit=20.0, value_of_next=False
+    )
+    assert plan.termination.status == "feasible"
+    assert plan.termination.gap is not None
+    assert 1e-7 < plan.termination.gap < 0.5
+    assert plan.residual is not None
+
+
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_the_same_fleet_in_another_order_gives_the_same_plan_to_the_byte(seed):
     problem, columns, offers, links, demand = fleet(seed)

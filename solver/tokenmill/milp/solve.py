@@ -31,6 +31,8 @@ from tokenmill.milp.ties import PROVEN, SAME, Held, settle
 
 LARGE = 100_000
 """Variables of a programme from which it is solved by its parts."""
+MOST_TERMS = 10_000_000
+"""Terms of a programme beyond which the solver is not given it whole: it would take tens of GB."""
 PATIENCE = 20.0
 """Seconds that each explanation may take (limits eased; other plans) where no time limit is given and solving took less."""
 SHARE = 0.2
@@ -226,7 +228,8 @@ def _minimise(build: Build, expression: Linear, wish: Wish, clock: Clock) -> Out
     )
     if len(build.programme) > LARGE and not build.variables.taken and apart:
         large = solve_large(arrays, fleet_of(build), gap=wish.gap, time_limit=clock.left(), threads=wish.threads)
-        if large is not None and (large.status == "optimal" or clock.left() == 0.0 or stop_is_asked()):
+        last = clock.left() == 0.0 or stop_is_asked() or len(arrays.value) > MOST_TERMS
+        if large is not None and (large.status == "optimal" or last):
             return large
         start = None if large is None else large.values
     whole = solve_narrowed(
