@@ -17,6 +17,7 @@ from typing import Any
 
 from tokenmill import data
 from tokenmill.errors import Mistake, ProblemError, nearest
+from tokenmill.imports.architecture import published_as
 from tokenmill.plan import Plan, Pool
 from tokenmill.plan_json import encode
 
@@ -79,16 +80,18 @@ def _router(form: Mapping[str, Any], pools: Sequence[Pool], asked: Mapping[str, 
         for pool in pools
         if pool.role in router["each"]
     ]
-    yield JOINED.join([router["start"].format(model=_model(asked)), *servers])
+    yield JOINED.join([router["start"].format(**_model(asked)), *servers])
 
 
-def _model(asked: Mapping[str, Any]) -> str:
-    return shlex.quote(str(asked.get("model") or "MODEL"))
+def _model(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Return the model's name, and that of the repository it is published in, as far as the catalogue knows it."""
+    name = str(asked.get("model") or "MODEL")
+    return {"model": shlex.quote(name), "repository": shlex.quote(published_as(name) or name)}
 
 
 def _start(form: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     start = f"{form['start']} {form['model']}".strip()
-    return start.format(model=_model(asked), nodes="$NODES", per_node="$CHIPS_A_NODE")
+    return start.format(**_model(asked), nodes="$NODES", per_node="$CHIPS_A_NODE")
 
 
 def _values(pool: Pool, asked: Mapping[str, Any]) -> dict[str, Any]:

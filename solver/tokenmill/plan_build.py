@@ -12,7 +12,7 @@ from tokenmill.candidates.columns import Column, WorkloadColumns
 from tokenmill.milp.money import discount
 from tokenmill.milp.solution import Running, RunStart, Solution
 from tokenmill.plan_pools import NOTHING, bottleneck_of, class_weights, layout_of, nested, per_name, predictions
-from tokenmill.plan_reasons import reasoned
+from tokenmill.plan_reasons import formats_assumed, reasoned
 from tokenmill.plan_record import record
 from tokenmill.plan_trace import answer_nodes, plan_trace
 from tokenmill.problem import Objective, Problem
@@ -108,7 +108,7 @@ def build_plan(
         problem=resolved(problem),
         catalog_version=found.catalog.version,
         run=record(problem, ended, seconds),
-        notes=_notes(found, solution, records),
+        notes=(*_notes(found, solution, records), *formats_assumed(problem.workloads, workloads)),
     )
 
 

@@ -113,7 +113,7 @@ def test_solve_writes_the_page_too(problems, capsys):
 
 def test_launch_commands_say_the_layout_of_the_plan(plans):
     vllm = export(plans["chat"], "vllm")
-    assert "vllm serve llama-3.1-70b" in vllm
+    assert "vllm serve meta-llama/Meta-Llama-3.1-70B" in vllm
     for flag in (
         "--tensor-parallel-size 4",
         "--quantization fp8",

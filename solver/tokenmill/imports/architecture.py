@@ -85,6 +85,12 @@ def architecture_names() -> list[str]:
     return sorted({row["name"] for row in _index(_folder()).values()})
 
 
+def published_as(name: str) -> str | None:
+    """Return the repository, ``organisation/name``, of a model of the catalogue; None for another."""
+    row = _index(_folder()).get(name.lower())
+    return row["alias"] if row is not None else None
+
+
 def load_architecture(name_or_path: str, base: Path | None = None) -> Architecture:
     """Return the architecture of a catalogue name, or of a configuration file (relative to `base`).
 
