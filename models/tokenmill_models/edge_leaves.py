@@ -44,11 +44,15 @@ whole_file = declare(
     origin="axis.weights",
 )
 
-bandwidth_share, cache_share, compute_share, memory_share, clock_share, memory_power, compute_power = (
+bandwidth_share, cache_share, flash_share, compute_share, memory_share, clock_share, memory_power, compute_power = (
     declare(f"eta_device_{name}", "1", title, origin=f"chip.device_{name}_share")
     for name, title in (
         ("bandwidth", "share of memory bandwidth that reads of weights reach, one sequence"),
-        ("cache", "share of memory bandwidth that reads of keys and values reach, one sequence"),
+        (
+            "cache",
+            "share of memory bandwidth that reads of keys and values reach where scores are written, one sequence",
+        ),
+        ("flash", "share of memory bandwidth that reads of keys and values reach in one kernel, one sequence"),
         ("compute", "share of peak compute that the products of a prompt reach"),
         ("memory", "share of its memory that a device gives to one program"),
         ("clock", "exponent of the clock over the power above idle: power grows as f·V²"),

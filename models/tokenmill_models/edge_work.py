@@ -183,5 +183,6 @@ def _operations(
             yield count, compute, time
 
 
-def _share(one: Operation) -> sp.Symbol:
-    return own.cache_share if one.kind == "attention" else own.bandwidth_share
+def _share(one: Operation) -> sp.Expr:
+    streamed = own.flash * own.flash_share + (1 - own.flash) * own.cache_share
+    return streamed if one.kind == "attention" else own.bandwidth_share

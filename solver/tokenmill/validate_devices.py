@@ -22,12 +22,15 @@ WITHOUT_FLASH = "May 2024"  # builds of llama.cpp before flash attention became 
 SYMBOLS = {
     "device_bandwidth_share": "eta_device_bandwidth",
     "device_cache_share": "eta_device_cache",
+    "device_flash_share": "eta_device_flash",
     "device_compute_share": "eta_device_compute",
     "device_layer": "device_layer",
 }
 """Fitted constants of devices: name in catalog/efficiency/devices.csv to symbol."""
 CHUNKED = "llama.cpp"
 CUT_ACROSS = ("vllm", "mlc")
+WITHOUT_LAYERS = "Llama.cpp Oct 2023"
+"""Builds of llama.cpp before pull request 4766 (January 2024): several devices share matrices by rows, not layers."""
 LONGEST = 1e6  # engines that pass a prompt whole
 HALVES = ("devices_half_a.csv", "devices_half_b.csv")
 """Constants fitted on the devices of one half alone: each predicts the rows of the other half."""
@@ -67,7 +70,7 @@ def _unusable(entry: Mapping[str, str]) -> str:
         return "the catalogue has no such device"
     if entry["weights"] == "?":
         return "its format or its speculation is not offered"
-    if entry["devices"] != "1" and entry["engine"] in CUT_ACROSS:
+    if entry["devices"] != "1" and (entry["engine"] in CUT_ACROSS or entry["version"] == WITHOUT_LAYERS):
         return "layers cut across devices, not split over them"
     if entry["batch"] not in ("", "1"):
         return "several conversations at once"

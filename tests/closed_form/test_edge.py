@@ -52,6 +52,18 @@ def test_ideal_answers_come_at_bandwidth_over_bytes_a_token():
     assert found["mbu"] == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.parametrize(("flash", "share"), [(True, "device_flash_share"), (False, "device_cache_share")])
+def test_reads_of_the_cache_reach_what_their_kernels_reach(flash, share):
+    # ten thousand cached tokens more are ten thousand tokens' keys and values more to read for each answer token
+    times = []
+    for past in (2000, 12000):
+        more = f"past_tokens = {past}\ninput_tokens = 1\nkernels = {{ flash_attention = {str(flash).lower()} }}"
+        times.append(1 / predicted("rtx-3090", weights="q4_k_m", more=more)["tokens_per_second"])
+    reached = chip_constant(load_catalog(), "rtx-3090", share, "").value
+    expected = 10000 * KV_BYTES / (reached * load_catalog().chip("rtx-3090").bandwidth)
+    assert times[1] - times[0] == pytest.approx(expected, rel=1e-3)
+
+
 def test_ideal_prompts_take_two_flop_a_parameter_at_peak():
     found = predicted("apple-m2-ultra", more="input_tokens = 2048\noutput_tokens = 1", assume="ideal")
     peak = load_catalog().chip("apple-m2-ultra").peak["fp16"]
