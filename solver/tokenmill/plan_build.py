@@ -103,7 +103,7 @@ def build_plan(
             **_pool_trace(
                 answer, plan_trace(solution, cost, _classes_by_pool(answer), _per_workload(answer), answer.stores)
             ),
-            **answer_nodes(objective, binding, alternatives),
+            **answer_nodes(objective, binding, alternatives, solution.scenarios),
         },
         problem=resolved(problem),
         catalog_version=found.catalog.version,

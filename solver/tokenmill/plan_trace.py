@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tokenmill.milp.solution import Purchase, Solution
+from tokenmill.milp.solution import InScenario, Purchase, Solution
 from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective
 from tokenmill.plan_trace_energy import energy_nodes
 from tokenmill.trace import ClassFigures, Node, prefixed, row, total
@@ -35,14 +35,22 @@ def plan_trace(
 
 
 def answer_nodes(
-    objective: Objective, binding: Sequence[Bound], alternatives: Sequence[Alternative]
+    objective: Objective,
+    binding: Sequence[Bound],
+    alternatives: Sequence[Alternative],
+    scenarios: Sequence[InScenario] = (),
 ) -> dict[str, Node]:
-    """Return ``objective``, ``binding.<key>`` (what a step saves) and ``alternatives.<n>`` (what another plan would cost)."""
+    """Return ``objective``, ``binding.<key>`` (what a step saves) and ``alternatives.<n>`` (what another plan would cost).
+
+    Over several scenarios the objective is the sum of ``objective.<scenario>``, each by its weight.
+    """
     if objective.value is None:
         return {}
     unit, now = objective.unit.partition("/")[0], objective.value  # runs, tokens and tasks are counts
     best = row("best", now, unit, "objective.value")
-    nodes: dict[str, Node] = {"objective": total(objective.name, f"{objective.name} of the plan", unit, [best], now)}
+    nodes = _scenario_nodes(objective.name, unit, now, scenarios) if scenarios else {}
+    if not nodes:
+        nodes["objective"] = total(objective.name, f"{objective.name} of the plan", unit, [best], now)
     for at, bound in enumerate(binding):
         following = bound.value_of_next
         if isinstance(following, NextUnit):
@@ -60,6 +68,19 @@ def answer_nodes(
             other.what_changes, "best + difference", other.objective, unit, [best, worse]
         )
     return nodes
+
+
+def _scenario_nodes(name: str, unit: str, value: float, scenarios: Sequence[InScenario]) -> dict[str, Node]:
+    """Return ``objective`` as the sum of ``objective.<scenario>``."""
+    nodes: dict[str, Node] = {}
+    for each in scenarios:
+        parts: list[str | Node] = [
+            row("weight", each.weight, "1", "risk" if each.worst else "scenario", "problem file", "input"),
+            row("value", each.value, unit, f"the plan in {'the worst scenarios' if each.worst else each.name}"),
+        ]
+        title = f"{name}, mean of the worst scenarios" if each.worst else f"{name} in the scenario {each.name}"
+        nodes[f"objective.{each.name}"] = _node(title, "weight*value", each.weight * each.value, unit, parts)
+    return {"objective": total(name, f"{name} over scenarios, by their weights", unit, list(nodes), value), **nodes}
 
 
 def margin_nodes(workload: str, prices: Sequence[float], tokens: Sequence[float], cost: float) -> dict[str, Node]:

@@ -50,6 +50,10 @@ def test_a_supplier_who_may_fail_is_worth_no_more_than_a_sure_one():
     never = solved("supplier-delay", ("hardware.systems", '["hgx-h100"]'))
     assert sure.cost.total <= plan.objective.value <= never.objective.value
     assert any(p.system == "hgx-h200" and p.market == "reserved-1y" for p in plan.purchases)
+    # nine tenths of the mean of both years, a tenth of the worse one: both parts unfold
+    usual, late = (plan.trace[f"objective.{name}"]["inputs"][1]["value"] for name in ("delivered", "late"))
+    assert usual == pytest.approx(plan.cost.total)
+    assert plan.objective.value == pytest.approx(0.9 * (0.75 * usual + 0.25 * late) + 0.1 * late, rel=1e-9)
 
 
 def test_old_systems_stay_while_their_energy_costs_less_than_new_ones():

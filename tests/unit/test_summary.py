@@ -7,6 +7,7 @@ import pytest
 
 from tokenmill.explain import explain
 from tokenmill.fleet import with_margins
+from tokenmill.milp.solution import InScenario
 from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective, Plan, Pool, WorkloadPlan
 from tokenmill.plan_trace import answer_nodes
 from tokenmill.problem import Problem, Workload
@@ -36,6 +37,40 @@ def test_what_holds_it_back_and_what_is_next():
 def test_a_step_down_is_less():
     less = replace(LIMIT, limit="demand of chat", value_of_next=NextUnit(-5.0, 7.0, "units/s"))
     assert any("demand of chat: 5 a second less would save $7.00" in line for line in summary(plan(binding=(less,))))
+
+
+def test_of_more_than_two_workloads_all_limits_stand_in_one_line():
+    def served(ttft):
+        (pool,) = plan().workloads["chat"].pools
+        return WorkloadPlan("serving", pools=(replace(pool, predicted={"ttft": {"p95": ttft}}),))
+
+    made = {"a": served(0.5), "b": served(0.75), "c": WorkloadPlan("training", pools=plan().workloads["chat"].pools, totals={"wall_time": 7200.0})}  # fmt: skip
+    asked = {"workloads": [{"name": name, "values": {"slo.ttft": {"p95": 2.0}}} for name in "ab"]}
+    lines = summary(replace(plan(), workloads=made, problem=asked))
+    assert "a: TTFT p95 500 ms of 2 s; b: TTFT p95 750 ms of 2 s; c: wall time 2 h" in lines
+    assert sum("TTFT" in line for line in lines) == 1
+    two = summary(replace(plan(), workloads={name: made[name] for name in "ab"}, problem=asked))
+    assert sum("TTFT" in line for line in two) == 2
+
+
+def test_an_objective_over_scenarios_says_so_and_unfolds():
+    """Hand calculation: 0.75 x $80 + 0.25 x $160 = $100; the plan that is shown costs what it costs in one of them."""
+    parts = (InScenario("usual", 0.75, 80.0), InScenario("late", 0.25, 160.0))
+    made = replace(plan(), trace=answer_nodes(OBJECTIVE, (), (), parts), cost=Cost(80.0, by_kind={"rent": 80.0}))
+    assert "cost: $100.00 over the scenarios usual, late  [objective]" in summary(made)
+    assert any(line.startswith("cost $80.00 in the scenario usual") for line in summary(made))
+    assert "$60.00 + $40.00" in explain(made, "objective")
+    assert "0.25*$160.00" in explain(made, "objective.late")
+
+
+def test_a_plan_that_is_no_worse_is_just_as_good():
+    same = replace(OTHER, objective=100.0, difference=0.0)
+    assert any("just as good, $100.00 in all" in line for line in summary(plan(alternatives=(same,))))
+
+
+def test_a_gap_within_the_tolerance_of_the_solver_is_none():
+    for gap, word in ((1e-16, "gap 0%. Proven: nothing better"), (1e-6, "Proven to within")):
+        assert word in summary(replace(plan(), objective=replace(OBJECTIVE, gap=gap)))[1]
 
 
 def test_never_more_than_ten_lines():

@@ -32,10 +32,10 @@ from tokenmill.milp.objective import goal
 from tokenmill.milp.ratio import Ratio
 from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import Sets
-from tokenmill.milp.solution import Solution, Termination
+from tokenmill.milp.solution import InScenario, Solution, Termination
 from tokenmill.milp.solve import Best, Formulation, Wish, checked, explained
 from tokenmill.offers import Offer
-from tokenmill.problem import Problem, Scenario, Supply
+from tokenmill.problem import Problem, Risk, Scenario, Supply
 
 
 class Scope(Programme):
@@ -204,6 +204,7 @@ def answer_futures(sets: Sets, wish: Wish) -> Solution:
     end = replace(end, seconds=clock.spent())
     return replace(
         plans[shown], termination=end, residual=worst, binding=found, alternatives=others,
+        scenarios=_weighed(parts, stated, shown, values, sets.problem.risk),
         notes=(*plans[shown].notes, *notes, *cut),
     )  # fmt: skip
 
@@ -219,6 +220,22 @@ def _rest(stated: Stated, values: NDArray[np.float64]) -> NDArray[np.float64]:
     held = solve_arrays(fixed(arrays, values))
     values = values if held.values is None else held.values
     return np.where(arrays.integer, np.round(values), values)
+
+
+def _weighed(
+    parts: Sequence[Future], stated: Stated, shown: int, values: NDArray[np.float64], risk: Risk
+) -> tuple[InScenario, ...]:
+    """Return the objective in every scenario with its weight, the one that is shown first; then the mean of the worst."""
+    weight = risk.cvar_weight
+    rows = [
+        InScenario(part.name, (1.0 - weight) * part.probability, expression.value(values))
+        for part, expression in zip(parts, stated.each, strict=True)
+    ]
+    rows = [rows[shown], *rows[:shown], *rows[shown + 1 :]]
+    if weight > 0.0:
+        rest = stated.whole.value(values) - sum(row.weight * row.value for row in rows)
+        rows.append(InScenario(f"cvar({risk.cvar_level:g})", weight, rest / weight, worst=True))
+    return tuple(rows)
 
 
 def _notes(

@@ -108,6 +108,16 @@ class Electricity:
 
 
 @dataclass(frozen=True)
+class InScenario:
+    """The objective in one scenario, or its mean in the `worst` of them, and its weight in the whole objective."""
+
+    name: str
+    weight: float
+    value: float
+    worst: bool = False
+
+
+@dataclass(frozen=True)
 class Flow:
     """Bytes a second of a workload between two pools in a period and slice, and the arcs it takes with their shares used."""
 
@@ -205,7 +215,8 @@ class Solution:
     `cost_by_kind`: rent, capital, energy, storage, network, operations [USD]; `cost_by_workload`; `cost_by_period`.
     `residual`: the audit's largest residual, relative to max(1, |right-hand side|). `refused`: (workload, class, period,
     slice) to the share of its demand that is refused. `electricity`: what the cost of energy is made of. `expected`: (workload, period, slice) to the share of what pools are
-    planned to carry that is expected, where there is head-room; `notes`: what was rounded, skipped or held coarsely, in words.
+    planned to carry that is expected, where there is head-room; `scenarios`: what the objective is made of, the one that the
+    plan shows first; `notes`: what was rounded, skipped or held coarsely, in words.
     """
 
     termination: Termination
@@ -227,5 +238,6 @@ class Solution:
     residual: float | None = None
     refused: Mapping[tuple[str, int, int, str], float] = field(default_factory=dict)
     expected: Mapping[tuple[str, int, str], float] = field(default_factory=dict)
+    scenarios: tuple[InScenario, ...] = ()
     notes: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()

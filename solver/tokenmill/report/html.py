@@ -10,7 +10,7 @@ from urllib.parse import quote
 from tokenmill.explain import plugged, value_text
 from tokenmill.plan import Plan, Pool
 from tokenmill.report.html_parts import colour, document, table
-from tokenmill.report.summary import heading, objective_text
+from tokenmill.report.summary import heading, objective_text, worse_text
 from tokenmill.report.text import evidence_counts, purchase_rows
 from tokenmill.report.text_pools import delivers, layout_text
 from tokenmill.report.text_words import money, percent, quantity
@@ -164,9 +164,7 @@ def _limits(plan: Plan) -> Iterator[str]:
             yield f"<li>{escape(bound.limit + more)}</li>"
         yield "</ul>"
     if plan.alternatives:
-        items = [
-            f"<li>{escape(o.what_changes)}: {objective_text(plan, o.difference)} more</li>" for o in plan.alternatives
-        ]
+        items = [f"<li>{escape(o.what_changes)}: {worse_text(plan, o)}</li>" for o in plan.alternatives]
         yield "<h2>Other plans</h2><ul>" + "".join(items) + "</ul>"
 
 

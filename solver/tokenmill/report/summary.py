@@ -10,11 +10,13 @@ from typing import Any
 
 from tokenmill.milp.alternatives import had
 from tokenmill.milp.solution import Had
-from tokenmill.plan import Bound, NextUnit, Plan, Pool
+from tokenmill.plan import Alternative, Bound, NextUnit, Plan, Pool, WorkloadPlan
 from tokenmill.report.text_pools import LATENCIES, layout_text, may_not_fit
 from tokenmill.report.text_words import cut, money, percent, quantity
 
-MOST = 10
+MOST, SHOWN = 10, 2
+NONE = 1e-9
+"""Gap under which nothing is left to prove: the solver's own tolerance."""
 PROVEN = "Proven: nothing better exists."
 ENDINGS = {
     "optimal": "Proven to within {gap} of the best there is.",
@@ -32,7 +34,7 @@ def summary(plan: Plan) -> list[str]:
     lines = heading(plan)
     if plan.objective.value is None:
         return lines + [_short(item) for item in plan.infeasible[: MOST - len(lines)]]
-    body = [_decision(plan), *_workloads(plan), *_money(plan), _held_back(plan), *_next(plan)]
+    body = [_decision(plan), *_workloads(plan), *_cost(plan), _held_back(plan), *_apart(plan), *_next(plan)]
     return (lines + [line for line in body if line])[:MOST]
 
 
@@ -40,19 +42,30 @@ def heading(plan: Plan) -> list[str]:
     """Return the title, how the solve ended, and the objective with its value."""
     lines = [str(plan.problem.get("title") or "Plan"), _ending(plan)]
     if plan.objective.value is not None:
-        lines.append(
-            f"{plan.objective.name.replace('_', ' ')}: {objective_text(plan, plan.objective.value)}  [objective]"
-        )
+        name, value = plan.objective.name.replace("_", " "), objective_text(plan, plan.objective.value)
+        lines.append(f"{name}: {value}{_expected(plan)}  [objective]")
     return lines
+
+
+def _scenarios(plan: Plan) -> list[str]:
+    """Return the names of scenarios that the objective is made of, the one that is shown first; a mean of the worst last."""
+    node = plan.trace.get("objective", {})
+    return [key.partition(".")[2] for key in node.get("inputs", ()) if isinstance(key, str)]
+
+
+def _expected(plan: Plan) -> str:
+    names = _scenarios(plan)
+    return f" over the scenarios {', '.join(names)}" if names else ""
 
 
 def _ending(plan: Plan) -> str:
     """Return how the solve ended and how much of it is proven."""
     ended = plan.termination
-    gap = "an unknown gap" if ended.gap is None else percent(ended.gap)
-    proven = plan.status == "optimal" and not ended.gap
+    left = 0.0 if ended.gap is not None and ended.gap < NONE else ended.gap
+    gap = "an unknown gap" if left is None else percent(left)
+    proven = plan.status == "optimal" and not left
     how = PROVEN if proven else ENDINGS[plan.status].format(gap=gap, limit=ended.limit or "limit")
-    return f"status {plan.status}, gap {'none' if ended.gap is None else percent(ended.gap)}. {how}"
+    return f"status {plan.status}, gap {'none' if left is None else percent(left)}. {how}"
 
 
 def objective_text(plan: Plan, value: float) -> str:
@@ -105,18 +118,32 @@ def _verb(market: str) -> str:
 
 
 def _workloads(plan: Plan) -> Iterator[str]:
-    """Yield a line a workload: its largest pool, and how near its limits it comes."""
+    """Yield a line a workload: its largest pool, and how near its limits it comes; of more than two in a line of their own."""
     asked = {item["name"]: item for item in plan.problem.get("workloads", ())}
-    for name, made in list(plan.workloads.items())[:2]:
+    several = len(plan.workloads) > SHOWN
+    for name, made in list(plan.workloads.items())[:SHOWN]:
         if made.pools:
             pool = max(made.pools, key=lambda each: each.chips)
             others = len(made.pools) - 1
             more = f" and {others} more pool{'s' if others > 1 else ''}" if others else ""
             times = "" if name in {run.workload for run in plan.runs} else f"{pool.replicas:g} x "
-            limits = _limits(plan, name, pool, asked.get(name, {}))
+            limits = () if several else _limits(plan, name, pool, asked.get(name, {}))
             facts = _listed((*limits, *_cautions(plan, name, made.pools)))
             yield f"{name}: {times}{layout_text(pool)} on {pool.system}{more}{facts}"
-            yield from _run(plan, name, pool, made.totals)
+            if not several:
+                yield from _run(plan, name, pool, made.totals)
+    if several:
+        told = [_times(plan, name, made, asked.get(name, {})) for name, made in plan.workloads.items() if made.pools]
+        yield "; ".join(text for text in told if text)
+
+
+def _times(plan: Plan, name: str, made: WorkloadPlan, asked: Mapping[str, Any]) -> str:
+    """Return a workload's times beside their limits, or how long its run takes."""
+    pool = max(made.pools, key=lambda each: each.chips)
+    facts = list(_limits(plan, name, pool, asked))
+    if wall := _wall(made.totals):
+        facts.append(wall + _keys(plan, f"{name}.{pool.name}", "wall_time", "goodput"))
+    return f"{name}: {', '.join(facts)}" if facts else ""
 
 
 def _cautions(plan: Plan, workload: str, pools: Iterable[Pool]) -> Iterator[str]:
@@ -163,16 +190,21 @@ RUN = (
 
 
 def _run(plan: Plan, workload: str, pool: Pool, totals: Mapping[str, Any]) -> Iterator[str]:
-    wall, goodput = totals.get("wall_time"), totals.get("goodput")
-    if wall is None:
+    wall = _wall(totals)
+    if not wall:
         return
-    good = f", goodput {percent(goodput)}" if goodput else ""
     told = [f"{words} {quantity(pool.predicted[name], unit)}" for name, unit, words in RUN if pool.predicted.get(name)]
     spare = totals.get("spare_systems")
     stand_by = "" if spare is None else f"; {spare:g} spare systems  [{workload}.spare_systems]"
     failures = f"; {told[0]}; {told[1]} {told[2]}" if len(told) == len(RUN) else ""
     keys = _keys(plan, f"{workload}.{pool.name}", "wall_time", "goodput", *(name for name, _, _ in RUN if failures))
-    yield f"{workload}: wall time {quantity(wall, 's')}{good}{failures}{keys}{stand_by}"
+    yield f"{workload}: {wall}{failures}{keys}{stand_by}"
+
+
+def _wall(totals: Mapping[str, Any]) -> str:
+    wall, goodput = totals.get("wall_time"), totals.get("goodput")
+    good = f", goodput {percent(goodput)}" if goodput else ""
+    return "" if wall is None else f"wall time {quantity(wall, 's')}{good}"
 
 
 def _kind(key: str) -> str:
@@ -180,7 +212,7 @@ def _kind(key: str) -> str:
     return f"a million {kind} tokens" if kind else f"a {million}"
 
 
-def _money(plan: Plan) -> Iterator[str]:
+def _cost(plan: Plan) -> Iterator[str]:
     cost = plan.cost
     if cost.total is None:
         return
@@ -190,7 +222,11 @@ def _money(plan: Plan) -> Iterator[str]:
     per = cost.per.get("million_output")
     tokens = "output tokens" if "million_input" in cost.per else "tokens"
     each = "" if per is None else f"; {money(per)} per million {tokens}  [cost.per.million_output]"
-    yield f"cost {money(cost.total)}{over}: {', '.join(parts) or 'nothing paid'}  [cost.total]{each}"
+    where = f" in the scenario {names[0]}" if (names := _scenarios(plan)) else ""
+    yield f"cost {money(cost.total)}{over}{where}: {', '.join(parts) or 'nothing paid'}  [cost.total]{each}"
+
+
+def _apart(plan: Plan) -> Iterator[str]:
     for name, made in plan.workloads.items():
         if apart := made.totals.get("cost_apart"):
             words = (f"{money(value)} {_kind(key)}" for key, value in apart.items())
@@ -224,5 +260,10 @@ def binding_key(bound: Bound) -> str:
 def _next(plan: Plan) -> Iterator[str]:
     for number, other in enumerate(plan.alternatives, 1):
         word = "runner-up" if number == 1 else "then"
-        worse, whole = objective_text(plan, other.difference), objective_text(plan, other.objective)
-        yield cut(f"{word}: {other.what_changes}: {worse} more, {whole} in all  [alternatives.{number}]")
+        whole = objective_text(plan, other.objective)
+        yield cut(f"{word}: {other.what_changes}: {worse_text(plan, other)}, {whole} in all  [alternatives.{number}]")
+
+
+def worse_text(plan: Plan, other: Alternative) -> str:
+    """Return how much worse another plan is, in words."""
+    return f"{objective_text(plan, other.difference)} more" if other.difference > 0.0 else "just as good"

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from tokenmill.plan import NextUnit, Plan
-from tokenmill.report.summary import heading, objective_text, saving_text, summary
+from tokenmill.report.summary import heading, saving_text, summary, worse_text
 from tokenmill.report.text_pools import SITE, print_runs, print_workload
 from tokenmill.report.text_words import money, print_table, quantity, say
 
@@ -129,8 +129,7 @@ def _alternatives(console: Console, plan: Plan) -> None:
     if plan.alternatives:
         console.print("\nOther plans")
     for other in plan.alternatives:
-        worse = objective_text(plan, other.difference)
-        say(console, f"{other.what_changes}: {worse} more")
+        say(console, f"{other.what_changes}: {worse_text(plan, other)}")
 
 
 def _infeasible(console: Console, plan: Plan) -> None:
