@@ -27,6 +27,8 @@ CONSTANTS = (
     Constant("power_memory", "1", 0.3, 0.01, 2.0),
     Constant("power_pipes", "1", 0.3, 0.01, 1.0),
 )
+TWICE = 2.0
+"""Runs whose speed is missed by more than this say nothing of the draw of what they use: their time goes to something else."""
 PRIOR = 0.5
 """Weight of a constant's start beside one group: what chips do alike holds where few models tell a constant."""
 
@@ -46,14 +48,15 @@ def calibrate_power(folder: Path) -> dict[str, int]:
     """Fit and write the constants of draw, on all rows and on each half of the groups; return rows by table."""
     found: dict[str, list[Fitted]] = {name: [] for name in (TABLE, *POWER_HALVES)}
     for draws in _draws():
+        told = np.abs(np.log(_slower(draws))) < np.log(TWICE)
         errors = np.full(draws.half.size, np.nan)
         for name, engines, part in zip(POWER_HALVES, HALVES, (draws.half, ~draws.half), strict=True):
             if part.any():
-                values = _fit(draws, part)
-                found[name] += _records(draws.chip, values, int(part.sum()), np.empty(0))
+                values = _fit(draws, part & told)
+                found[name] += _records(draws.chip, values, int((part & told).sum()), np.empty(0))
                 errors[~part] = np.abs(_predict(draws, values, engines) / draws.watts - 1)[~part]
-        values = _fit(draws, np.ones(draws.half.size, bool))
-        found[TABLE] += _records(draws.chip, values, draws.half.size, errors[np.isfinite(errors)])
+        values = _fit(draws, told)
+        found[TABLE] += _records(draws.chip, values, int(told.sum()), errors[np.isfinite(errors)])
     for name, constants in found.items():
         write_constants(constants, folder / name)
     half_table.cache_clear()
@@ -93,6 +96,12 @@ def _fit(draws: Draws, part: NDArray[np.bool_]) -> dict[str, float]:
     return fit_logs(misses, CONSTANTS, prior=PRIOR)
 
 
+def _slower(draws: Draws) -> Array:
+    """Return the measured speed of every row over the predicted one [1]."""
+    rates = np.array([_rows()[i].values[SPEED] for i in draws.at])
+    return np.asarray(rates / _predict(draws, {}, figure=METRICS[SPEED].figure))
+
+
 def _uses(draws: Draws) -> tuple[Array, Array, Array]:
     """Return idle draw and limit [W], and of every row what each constant multiplies [1], at the measured speed.
 
@@ -101,7 +110,7 @@ def _uses(draws: Draws) -> tuple[Array, Array, Array]:
     names = [constant.name for constant in CONSTANTS]
     idle = _predict(draws, dict.fromkeys(names, 0.0))
     limit = _predict(draws, {**dict.fromkeys(names, 0.0), names[0]: 1.0})
-    slower = np.array([_rows()[i].values[SPEED] for i in draws.at]) / _predict(draws, {}, figure=METRICS[SPEED].figure)
+    slower = _slower(draws)
     columns = []
     for name in names:
         watts = _predict(draws, {**dict.fromkeys(names, 0.0), name: SMALL})
