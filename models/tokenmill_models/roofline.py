@@ -129,12 +129,14 @@ def timed_product(
     """
     filled = rows + minimum(copies * half_rows, rows + copies * least_half)
     work = FLOP_PER_MAC * filled * (inner + half_inner) * (columns + half_columns)
-    convert = graph.let(
-        f"K_{label}", "s", f"time to convert the input of {label}",
-        convert_launch + convert_time * (rows + convert_rows) * (inner + convert_inner),
-    )  # fmt: skip
+    convert = graph.let(f"K_{label}", "s", f"time to convert the input of {label}", converted(rows, inner))
     plain = timed(graph, label, work, moved, fixed=launch + inner * inner_time + convert)
     return Timed(plain.compute, plain.memory, plain.time, convert)
+
+
+def converted(rows: sp.Expr, inner: sp.Expr) -> sp.Expr:
+    """Return the time [s] to convert an input of `rows` x `inner` [1 each] to the format of a product."""
+    return convert_launch + convert_time * (rows + convert_rows) * (inner + convert_inner)
 
 
 def timed_experts(

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import sympy as sp
 
 from tokenmill_models import training_leaves as leaf
-from tokenmill_models.formula import Graph, Source, maximum, minimum
+from tokenmill_models.formula import Graph, Source, maximum
 from tokenmill_models.operations_parts import ONE, ZERO, Operation, Sides
-from tokenmill_models.roofline import FLOP_PER_MAC, F, W, eta_F, eta_W, half_columns, half_inner, half_rows, least_half
+from tokenmill_models.roofline import W, eta_W, inner_time, launch
+from tokenmill_models.tiles import ROUNDS, tiled
 
 BACKWARD_PRODUCTS = Source(
     "definition",
@@ -66,10 +67,11 @@ def products_of(
     def total(times: Iterable[sp.Expr]) -> sp.Expr:
         return sp.Add(*(time / (speed * pace) for time, pace in zip(times, paces, strict=True)))
 
-    forward = graph.let(f"products_{label}", "s", f"forward products of {label} at the speed of training",
-                        total(one.time - one.convert for one in alone) + sorting)  # fmt: skip
     sides = [one.sides for one in alone if one.sides is not None]
-    same = [maximum(one.compute, one.bytes / (W * eta_W)) for one in alone]
+    forward = graph.let(f"products_{label}", "s", f"forward products of {label} at the speed of training",
+                        total(_alone(one, side) for one, side in zip(alone, sides, strict=True)) + sorting,
+                        source=ROUNDS)  # fmt: skip
+    same = [_busy(one, side) for one, side in zip(alone, sides, strict=True)]
     of_inputs = graph.let(f"inputs_over_{label}", "s", f"gradients of inputs of {label} over its forward products",
                           total(_inputs(one) - time for one, time in zip(sides, same, strict=True)),
                           source=BACKWARD_PRODUCTS)  # fmt: skip
@@ -91,29 +93,32 @@ def redone(speed: sp.Expr, selective: Iterable[Operation], last: Iterable[Operat
     spared = leaf.recompute_full * leaf.stops_early
     terms = [*((leaf.recompute_selective, one) for one in selective), *((-spared, one) for one in last)]
     return Redone(
-        sp.Add(*(n * (one.time - one.convert) / speed for n, one in terms)),
+        sp.Add(*(n * _alone(one, one.sides) / speed for n, one in terms if one.sides is not None)),
         sp.Add(*(n * one.flops for n, one in terms)),
     )
 
 
-def _filled(rows: sp.Expr, copies: sp.Expr = ONE) -> sp.Expr:
-    """Rows that a product computes: filled up to whole tiles, small ones where rows are few."""
-    return rows + minimum(copies * half_rows, rows + copies * least_half)
+def _busy(one: Operation, sides: Sides) -> sp.Expr:
+    """A forward product without its start."""
+    return maximum(tiled(sides.rows, sides.inner, sides.columns, sides.copies), one.bytes / (W * eta_W))
+
+
+def _alone(one: Operation, sides: Sides) -> sp.Expr:
+    """A forward product as a kernel of its own."""
+    return _busy(one, sides) + launch + sides.inner * inner_time
 
 
 def _inputs(sides: Sides) -> sp.Expr:
     n = sides.copies
-    work = _filled(sides.rows, n) * (sides.columns + half_inner) * (sides.inner + half_columns)
     moved = n * sides.inner * sides.columns * sides.weight_bytes + _ends(sides)
-    return maximum(FLOP_PER_MAC * work / (F * eta_F), moved / (W * eta_W))
+    return maximum(tiled(sides.rows, sides.columns, sides.inner, n), moved / (W * eta_W))
 
 
 def _weights(sides: Sides) -> sp.Expr:
     n = sides.copies
-    work = _filled(sides.inner) * (sides.rows + n * half_inner) * (sides.columns + half_columns)
     a_weight = leaf.accumulates * sides.weight_bytes + (1 - leaf.accumulates) * 2 * leaf.bytes_gradients
     moved = n * sides.inner * sides.columns * a_weight + _ends(sides)
-    return maximum(FLOP_PER_MAC * work / (F * eta_F), moved / (W * eta_W))
+    return maximum(n * tiled(sides.inner, sides.rows / n, sides.columns), moved / (W * eta_W))
 
 
 def _ends(sides: Sides) -> sp.Expr:

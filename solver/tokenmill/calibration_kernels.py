@@ -13,10 +13,11 @@ import numpy as np
 from tokenmill.calibration_fit import Array, Constant, Fitted, Result, fit, records
 from tokenmill.catalog import Catalog, Chip
 from tokenmill_models.compile import Compiled, compile_graph
-from tokenmill_models.formula import Graph
+from tokenmill_models.formula import Graph, maximum
 from tokenmill_models.operations_attention import timed_attention
-from tokenmill_models.roofline import timed_product
+from tokenmill_models.roofline import W, converted, eta_W, inner_time, launch, timed_product
 from tokenmill_models.symbols import declare
+from tokenmill_models.tiles import tiled
 
 CHIP_OF = {"a100_sxm": "a100-sxm-80gb", "b60": "arc-b60"}
 PEAK_OF = {"bfloat16": "bf16", "fp8": "fp8", "nvfp4": "fp4"}
@@ -42,6 +43,12 @@ CONVERTED = (
     Constant("convert_rows", "1", 60.0, 0.01, 512.0),
     Constant("convert_inner", "1", 500.0, 0.01, 8192.0),
 )
+TILES = (
+    Constant("small_tile_share", "1", 0.9, 0.3, 1.0),
+    Constant("split_cost", "1", 0.3, 0.001, 4.0),
+)
+LARGE = 512
+"""Rows of a product from which it is like those of training: libraries take large output tiles."""
 PREFILL_CONSTANTS = (
     Constant("attention_share", "1", 0.7, 0.05, 1.0),
     Constant("attention_width", "1", 30.0, 0.01, 256.0),
@@ -103,6 +110,8 @@ def _fit_chip(chip: Chip, tables: Mapping[str, Rows]) -> list[Fitted]:
             if not fixed:
                 found += records(chip.id, "", result, PLAIN, SOURCE.format(GEMM))
                 fixed = {c.name: result.values[c.name] for c in PLAIN}
+            tiles = _fit_tiles(chip, precision, tables[name], {**fixed, **result.values})
+            found += records(chip.id, precision, tiles, TILES, SOURCE.format(GEMM))
             experts = tables.get(f"{MOE}:{precision}")
             if experts:
                 sorting = _fit_experts(chip, precision, experts, {**fixed, **result.values})
@@ -131,6 +140,15 @@ def _product_formula() -> Compiled:
 
 
 @cache
+def _tiled_formula() -> Compiled:
+    graph = Graph()
+    rows, inner, columns, moved = (_leaf("m"), _leaf("k"), _leaf("n"), _leaf("moved", "B"))
+    busy = maximum(tiled(rows, inner, columns), moved / (W * eta_W))
+    time = busy + launch + inner * inner_time + converted(rows, inner)
+    return compile_graph(graph, [graph.let("kernel_tiled", "s", "time of a measured kernel in rounds of tiles", time)])
+
+
+@cache
 def _attention_formula(causal: bool) -> Compiled:
     graph = Graph()
     flops, moved, elements, width = _leaf("flops", "FLOP"), _leaf("moved", "B"), _leaf("elements"), _leaf("width")
@@ -156,14 +174,28 @@ def _bound(formula: Compiled, known: Mapping[str, Any]) -> Callable[[dict[str, f
 def _fit_products(
     chip: Chip, precision: str, rows: Rows, constants: tuple[Constant, ...], fixed: Mapping[str, float]
 ) -> Result:
+    known, seconds, shapes = _products(chip, precision, rows, fixed)
+    return fit(_bound(_product_formula(), known), seconds, constants, shapes)
+
+
+def _fit_tiles(chip: Chip, precision: str, rows: Rows, fixed: Mapping[str, float]) -> Result:
+    """Fit how large products take their output in tiles, with the other constants of products as fitted."""
+    large = [row for row in rows if float(row["m"]) >= LARGE]
+    known, seconds, shapes = _products(chip, precision, large, fixed)
+    return fit(_bound(_tiled_formula(), known), seconds, TILES, shapes)
+
+
+def _products(
+    chip: Chip, precision: str, rows: Rows, fixed: Mapping[str, float]
+) -> tuple[dict[str, Any], Array, list[tuple[str, str]]]:
+    """Return what is known of measured products, their times [s], and their shapes."""
     m, n, k, latency = _numbers(rows, "m", "n", "k", "latency_ms")
     width = WEIGHT_BYTES[rows[0]["gemm_dtype"]]
     known = {
-        "peak": chip.peak[precision], "bandwidth": chip.bandwidth, "m": m, "n": n, "k": k, "copies": 1.0,
+        "peak": chip.peak[precision], "bandwidth": chip.bandwidth, "units": chip.units, "m": m, "n": n, "k": k, "copies": 1.0,
         "moved": (n * k + m * k) * width + 2 * m * n, **{c.name: 0.0 for c in CONVERTED}, **fixed,
     }  # fmt: skip
-    shapes = [(row["n"], row["k"]) for row in rows]
-    return fit(_bound(_product_formula(), known), latency / 1e3, constants, shapes)
+    return known, latency / 1e3, [(row["n"], row["k"]) for row in rows]
 
 
 def _fit_attention(

@@ -67,6 +67,7 @@ def read_chip(id: str, entry: Entry, cite: Cite, idle_share: Figure, user: bool)
         source=seen.source,
         checked=seen.checked,
         host_chips=None if hosted is None else int(hosted),
+        units=_units(entry, seen),
         notes=entry.text("note", ""),
         like=entry.text("like", "") or None,
         status=seen.status,
@@ -74,6 +75,12 @@ def read_chip(id: str, entry: Entry, cite: Cite, idle_share: Figure, user: bool)
     )
     entry.finish()
     return chip
+
+
+def _units(entry: Entry, seen: Provenance) -> int:
+    units = entry.count("units", 1)
+    seen.add("units", float(units) if units > 1 else None, "1")
+    return units
 
 
 def _rates(entry: Entry, seen: Provenance) -> dict[str, Any]:
@@ -178,6 +185,7 @@ def own_chip(name: str, stated: Mapping[str, Any], base: Chip | None, relative: 
         idle_power=power * (chip.idle_power / chip.tdp if chip.tdp else idle_share),
         host_link=float(stated.get("host_link", chip.host_link or (relative.host_link if relative else 0.0))),
         **_own_scale_up(stated, chip),
+        units=chip.units if base or relative is None else relative.units,
         figures={**chip.figures, **_own_figures(stated)},
         like=stated.get("like") or chip.like,
         origin="user",

@@ -52,7 +52,8 @@ class Chip:
     `other_engines`: ops/s of NPUs and DLAs, which `peak` does not count. `memory`: tiers, fastest first. `sram`: on-chip
     bytes. `scale_up` [B/s, one direction], `scale_up_pair` to one peer, `scale_up_domain` in chips (1: none). `ranks`:
     devices that one chip counts as in degrees of parallelism. `host_chips`: chips of its
-    plainest host (None: the usual number). `idle_power`, `tdp` [W]. `like`: the chip whose achieved
+    plainest host (None: the usual number). `units`: units that share out the tiles of a product (streaming multiprocessors,
+    compute units; 1: not stated, or one works through all tiles). `idle_power`, `tdp` [W]. `like`: the chip whose achieved
     shares it takes where it has none of its own.
     """
 
@@ -84,6 +85,7 @@ class Chip:
     source: str
     checked: bool
     host_chips: int | None = None
+    units: int = 1
     notes: str = ""
     like: str | None = None
     status: str = "shipping"

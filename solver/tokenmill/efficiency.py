@@ -14,7 +14,7 @@ from typing import Any
 
 from tokenmill import data
 from tokenmill.catalog import Catalog, Figure
-from tokenmill.lending import CLOCKED, HALF, lent_share
+from tokenmill.lending import CLOCKED, HALF, SUSTAINED, lent_share
 
 GENERIC = "generic"
 ENGINE = ""
@@ -217,8 +217,8 @@ def _lends(catalog: Catalog, constant: str, chip: str, asks: str) -> bool:
 
 
 def _lent(catalog: Catalog, key: tuple[str, str, str], asks: str, table: Table) -> float:
-    """Return a chip's constant as it stands for the chip that asks: shares of matrix units by the power of both; shares of
-    bandwidth raised half-way to what the asking chip's own memory gave as a device of users.
+    """Return a chip's constant as it stands for the chip that asks: shares of matrix units by the power of both (of what training
+    keeps up no more than the lender's); shares of bandwidth raised half-way to what the asking chip's own memory gave as a device of users.
     """
     chip, constant, precision = key
     value = float(table[key]["value"])
@@ -226,6 +226,8 @@ def _lent(catalog: Catalog, key: tuple[str, str, str], asks: str, table: Table) 
         return value
     if constant in CLOCKED:
         return lent_share(value, catalog.chip(chip), catalog.chip(asks), precision)
+    if constant in SUSTAINED:
+        return min(value, lent_share(value, catalog.chip(chip), catalog.chip(asks), precision))
     own, lenders = table.get((asks, DEVICE_READS, "")), table.get((chip, READS[0], ""))
     if constant in READS and own is not None and lenders is not None:
         return min(1.0, value * sqrt(max(1.0, float(own["value"]) / float(lenders["value"]))))

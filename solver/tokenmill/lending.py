@@ -8,6 +8,8 @@ from tokenmill.catalog import Chip
 
 CLOCKED = ("compute_share", "attention_share", "expert_share")
 """Shares of the peak of matrix units: they hold at the clock that the power limit leaves."""
+SUSTAINED = ("train_product_share", "train_attention_share")
+"""What of single kernels a training step keeps up: less power lowers it as it lowers them, more leaves what else holds steps back."""
 UNLIMITED = 0.9
 """Share of peak that large products reach where power holds nothing back: the most of the fitted chips (A100 0.88, RTX PRO 6000 0.89)."""
 FLOOR, RISE = 0.7, 0.4

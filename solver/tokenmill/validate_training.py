@@ -22,7 +22,7 @@ TOKENS = 1e12
 SYSTEMS = {
     "A100": "hgx-a100-80gb", "A100-SXM-80GB": "hgx-a100-80gb", "A100-SXM-40GB": "hgx-a100-40gb",
     "A100-SXM-40GB (DGX-A100)": "hgx-a100-40gb", "V100-32GB (DGX-2)": "dgx-2", "A800-SXM-80GB": "hgx-a100-80gb",
-    "H100-SXM-80GB": "hgx-h100", "H100-SXM-80GB 700W": "hgx-h100", "H100-SXM-96GB HBM2e 2.4TB/s 500W": "hgx-h100",
+    "H100-SXM-80GB": "hgx-h100", "H100-SXM-80GB 700W": "hgx-h100", "H100-SXM-96GB HBM2e 2.4TB/s 500W": "hgx-h100-96gb",
     "H200-SXM-141GB": "hgx-h200", "H800-SXM-80GB": "h800-8", "B200": "hgx-b200", "B200-180GB": "hgx-b200",
     "B200/GB200-class 184GiB": "hgx-b200", "B300": "hgx-b300", "GB200": "gb200-nvl72", "GB200-NVL72": "gb200-nvl72",
     "GB300-NVL72": "gb300-nvl72", "MI300X": "mi300x-8", "MI355X 288GB": "mi355x-8", "TPU v4 32GB": "tpu-v4-pod",
@@ -353,7 +353,7 @@ def _other(row: Row) -> Measured:
 
 
 VARIANTS = ("H100-SXM-96GB HBM2e 2.4TB/s 500W",)
-"""Parts that are predicted as their nearest in the catalogue, and are slower."""
+"""Parts that take their constants from a relative with more power: scored alone, to see what lending is worth."""
 BLACKWELL = ("B200", "B300", "GB200", "GB300")
 
 

@@ -1,5 +1,7 @@
 """Products of the backward pass, conversions and what recomputing spares, against counts by hand."""
 
+from math import ceil
+
 import pytest
 
 from sample_leaves import dense, expert
@@ -10,22 +12,25 @@ EXPERTS = expert(1024, 16, 4, 64, 512, 32, 4, 1024, 4, 1, 1000)
 ROWS = 4096
 
 
-def sides_of(arch, label: str) -> dict[str, float]:
-    """Half tiles and rates that the samples lay down, by symbol name."""
+def rates_of(arch) -> dict[str, float]:
+    """What the samples lay down of products, by symbol name."""
     values = training_values(arch)
-    return {name: values[name] for name in ("half_rows", "half_inner", "half_columns", "F", "eta_F", "W", "eta_W")}
+    return {name: values[name] for name in ("half_inner", "F", "eta_F", "W", "eta_W")}
 
 
-def seconds(m: float, k: float, n: float, moved: float, of: dict[str, float]) -> float:
-    """A product m x k by k x n whose sides are filled by half tiles, on the roofline; few rows take a small tile of 16."""
-    filled = m + min(of["half_rows"], m + 8)
-    work = 2 * filled * (k + of["half_inner"]) * (n + of["half_columns"])
-    return max(work / (of["F"] * of["eta_F"]), moved / (of["W"] * of["eta_W"]))
+def seconds(m: int, k: int, n: int, moved: float, of: dict[str, float]) -> float:
+    """A product m x k by k x n in the quicker of two tiles on the roofline: whole rounds of the 100 units, or 30% longer without rounds."""
+    times = []
+    for long, speed in ((256, 1.0), (128, 0.9)):
+        rounds = ceil(m / long) * ceil(n / 128) / 100
+        each = 100 * 2 * long * 128 * (k + of["half_inner"]) / (of["F"] * of["eta_F"] * speed)
+        times.append(min(ceil(rounds), 1.3 * rounds) * each)
+    return max(min(times), moved / (of["W"] * of["eta_W"]))
 
 
 def test_gradients_of_a_dense_layer_have_their_own_sides() -> None:
     """The four products of a GPT layer: inputs' gradients sum over columns, weights' over rows; 32-bit gradients are read and written."""
-    found, of = definitions(GPT), sides_of(GPT, "0")
+    found, of = definitions(GPT), rates_of(GPT)
     share = ORIGINS["chip.train_product_share"]
     inputs = weights = 0.0
     for k, n in _products():
@@ -67,18 +72,23 @@ def test_conversions_read_sixteen_bits_and_write_two_copies() -> None:
 
 def test_recomputing_that_stops_early_spares_the_last_product() -> None:
     whole, early = (definitions(GPT, {"engine.stops_early": flag}, r_f=1.0) for flag in (0.0, 1.0))
-    spared = whole["T_train_0_mlp_down"] / ORIGINS["chip.train_product_share"]
+    values, (k, n) = training_values(GPT), _products()[-1]
+    product = seconds(ROWS, k, n, 2 * k * n + 2 * ROWS * (k + n), rates_of(GPT))
+    spared = (product + values["launch"] + k * values["inner_time"]) / ORIGINS["chip.train_product_share"]
     assert whole["busy_train_0_step"] - early["busy_train_0_step"] == pytest.approx(spared, rel=1e-9)
     none = [definitions(GPT, {"engine.stops_early": flag})["busy_train_0_step"] for flag in (0.0, 1.0)]
     assert none[0] == none[1]
 
 
 def test_slower_grouped_products_slow_experts_alone() -> None:
-    fast, slow = (definitions(EXPERTS, {"engine.expert_speed": speed}) for speed in (1.0, 0.5))
-    grouped = (
-        sum(fast[f"T_train_1_experts_{name}"] for name in ("gate_up", "down")) / ORIGINS["chip.train_product_share"]
-    )
-    assert slow["products_train_1"] - fast["products_train_1"] == pytest.approx(grouped, rel=1e-9)
+    """Their time goes as one over their speed: from half to a quarter it grows by twice as much as from whole to half."""
+    whole, half, quarter = (definitions(EXPERTS, {"engine.expert_speed": speed}) for speed in (1.0, 0.5, 0.25))
+    grouped = half["products_train_1"] - whole["products_train_1"]
+    assert quarter["products_train_1"] - half["products_train_1"] == pytest.approx(2 * grouped, rel=1e-9)
+    work = sum(whole[f"flop_train_1_experts_{name}"] for name in ("gate_up", "down"))
+    values = training_values(EXPERTS)
+    least = work / (values["F"] * values["eta_F"] * ORIGINS["chip.train_product_share"])
+    assert least < grouped < whole["products_train_1"]
 
 
 def test_slower_sorting_slows_rows_on_their_way_to_experts() -> None:

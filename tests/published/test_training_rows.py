@@ -43,6 +43,13 @@ def configuration(model: str, layers: int) -> dict[str, Any]:
     return dict(fields)
 
 
+def _framework(row: dict[str, str]) -> str:
+    """The class of frameworks that a row ran in."""
+    if row["model"] in GPT:
+        return "megatron-2022"
+    return "simumax" if row["system"] == "hgx-b200" else "generic"
+
+
 def problem(row: dict[str, str], folder: Path) -> dict[str, Any]:
     """The problem file of a row: everything held."""
     model = folder / f"{row['id']}.json"
@@ -52,7 +59,7 @@ def problem(row: dict[str, str], folder: Path) -> dict[str, Any]:
     workload = {
         "name": "run", "stage": "pretraining", "model": str(model), "tokens": TOKENS, "optimizer": "adam",
         "sequence_length": int(row["sequence_length"]), "global_batch": int(row["global_batch"]),
-        "engine": {"name": "megatron-2022" if row["model"] in GPT else "generic"},
+        "engine": {"name": _framework(row)},
         "kernels": {"flash_attention": row["flash"] == "true", "dropout": row["flash"] == "false"},
         "precision": {"compute": row["precision"], "weights": row["precision"]},
         "layout": {**degrees, "system": row["system"], "chips": chips, "expert_tp": 1, "recompute": row["recompute"],
