@@ -11,7 +11,7 @@ import pytest
 
 from tokenmill.candidates.columns import Column, CouplingEnd, CouplingUse, OperatingPoint, WorkloadColumns
 from tokenmill.milp import solve as solving
-from tokenmill.milp.eliminate import eliminated
+from tokenmill.milp.eliminate import eliminated, forced
 from tokenmill.milp.formulation import formulate, solve_programme
 from tokenmill.milp.highs import Outcome, relax, solve_arrays
 from tokenmill.milp.large import lagrangian, relaxation, solve_large
@@ -110,6 +110,20 @@ def test_what_sits_on_its_load_by_hand():
     assert list(small.arrays.cost) == [6.0, 5.0]
     assert list(small.arrays.value) == [1.0, 1.0, 2.0, 5.0]
     assert solve_arrays(small.arrays).objective == pytest.approx(5.0)
+
+
+def test_what_a_row_leaves_no_room_is_held():
+    # q <= 2 x, p <= 3 y, z - w <= -5 with x = 0, y = 1, 0 <= z, w <= 5: q is 0 and p free; z is 0 and w is 5
+    programme = Programme()
+    q, p, z = (programme.variable(name) for name in "qpz")
+    w, x, y = (programme.variable(name, upper=top) for name, top in (("w", 5.0), ("x", 0.0), ("y", 1.0)))
+    programme.row("load", 0, left=Linear({q: 1.0, x: -2.0}), sense="<=")
+    programme.row("load", 1, left=Linear({p: 1.0, y: -3.0}), sense="<=")
+    programme.row("far", left=Linear({z: 1.0, w: -1.0}), sense="<=", right=-5.0)
+    programme.row("all", left=Linear({q: 1.0, p: 1.0}), sense=">=", right=1.0)
+    found = forced(replace(programme.arrays(Linear({p: 1.0})), lower=np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0])))
+    assert list(found.lower) == [0.0, 0.0, 0.0, 5.0, 0.0, 1.0]
+    assert list(found.upper) == [0.0, np.inf, 0.0, 5.0, 0.0, 1.0]
 
 
 def test_parts_share_links_alone():

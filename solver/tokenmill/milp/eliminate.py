@@ -69,6 +69,22 @@ def eliminated(arrays: Arrays) -> Eliminated:
     return Eliminated(rebuilt(arrays, kept, cost, columns, rows), columns, rows)
 
 
+def forced(arrays: Arrays) -> Arrays:
+    """Return a programme with columns held where the bounds of all others leave them no room in a row ``sum a v <= b``.
+
+    With replicas held, shares on none of them are.
+    """
+    row, value = rows_of(arrays), arrays.value
+    rises = value > 0.0
+    least = value * np.where(rises, arrays.lower[arrays.index], arrays.upper[arrays.index])
+    full = np.bincount(row, weights=least, minlength=len(arrays.row_lower)) >= arrays.row_upper
+    lower, upper = arrays.lower.copy(), arrays.upper.copy()
+    up, down = arrays.index[full[row] & rises], arrays.index[full[row] & ~rises]
+    upper[up] = arrays.lower[up]
+    lower[down] = arrays.upper[down]
+    return replace(arrays, lower=lower, upper=upper)
+
+
 def _held_up(arrays: Arrays, terms: Entries) -> NDArray[np.int64]:
     """Return the terms -b x of rows ``sum a q - b x <= 0`` that alone keep x from zero."""
     size = len(arrays.lower)

@@ -16,6 +16,7 @@ from tokenmill.milp.cbc import solve_cbc
 from tokenmill.milp.clock import Clock
 from tokenmill.milp.constraints.flows import Sent
 from tokenmill.milp.decode_energy import electricity
+from tokenmill.milp.eliminate import forced
 from tokenmill.milp.highs import Outcome, fixed, forget_stop, solve_arrays, stop_is_asked
 from tokenmill.milp.infeasible import why_not, without_columns
 from tokenmill.milp.large import solve_large
@@ -274,7 +275,7 @@ def _leave_out(build: Build, expression: Linear, outcome: Outcome, wish: Wish, c
 
 def _rest(build: Build, values: NDArray[np.float64], expression: Linear) -> NDArray[np.float64]:
     """Return values with integers rounded and held, the continuous rest solved again, runs as early as they can be."""
-    held = solve_arrays(fixed(build.programme.arrays(expression), values), threads=_threads())
+    held = solve_arrays(forced(fixed(build.programme.arrays(expression), values)), threads=_threads())
     values = values if held.values is None else held.values
     if build.variables.start:
         early = Linear(dict.fromkeys(build.variables.start.values(), 1.0))
