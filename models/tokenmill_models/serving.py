@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tokenmill_models import serving_adapters, serving_images, serving_prefix, serving_shared, serving_transfer
+from tokenmill_models import (
+    serving_adapters,
+    serving_images,
+    serving_prefix,
+    serving_shared,
+    serving_store,
+    serving_transfer,
+)
 from tokenmill_models.architecture import Architecture
 from tokenmill_models.batch_inference import rewritten
 from tokenmill_models.serving_axes import AXES
@@ -22,7 +29,7 @@ def roles(arch: Architecture) -> tuple[Role, ...]:
 
 
 def _staffed(arch: Architecture, _: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Role, ...]:
-    """Return the roles with what the workload's values call for: images to encode, a prefix that prompts share, adapters, other models beside it."""
+    """Return the roles with what the workload's values call for: images to encode, a prefix that prompts share, a cache outside the chips, adapters, other models beside it."""
     made = roles(arch)
     if serving_images.asked(arch, values):
         stands = serving_images.longer_prompts(arch)
@@ -30,6 +37,8 @@ def _staffed(arch: Architecture, _: Mapping[str, Any], values: Mapping[str, Any]
         made = tuple(rewritten(role, stands) for role in seeing)
     if values.get(serving_prefix.TOKENS):
         made = tuple(serving_prefix.with_prefix(role, arch) for role in made)
+    if values.get(serving_store.KEY):
+        made = tuple(serving_store.with_store(role, arch) for role in made)
     if values.get(serving_adapters.COUNT):
         made = tuple(serving_adapters.with_adapters(role, arch) for role in made)
     if serving_shared.asked(values.get(serving_shared.KEY)):
@@ -44,6 +53,7 @@ STAGE = register_stage(
         inputs=(
             *INPUTS,
             *serving_prefix.INPUTS,
+            *serving_store.INPUTS,
             *serving_adapters.INPUTS,
             *serving_images.INPUTS,
             *serving_transfer.INPUTS,
