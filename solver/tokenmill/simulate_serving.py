@@ -190,7 +190,7 @@ def _batched(pools: Sequence[Standing], requests: Requests, options: Options) ->
     teams = [team for item, a, b in spans for team in _teams(item, engines[a:b])]
     end = run(engines, Router(options.router, engines, weights), taken, options.concurrency, teams)
     start = max(engines[0].counted_from, taken.arrival[0] if taken.arrival else 0.0)
-    extra = pools[0].leaves.get("engine_request", 0.0)
+    extra = _ahead(pools[0])
     arrival, first, last = (np.full(fits.size, np.nan) for _ in range(3))
     arrival[:] = requests.arrival
     arrival[index], first[index], last[index] = taken.arrival, taken.first, taken.last
@@ -215,6 +215,11 @@ def _teams(item: Standing, engines: Sequence[Engine]) -> list[Lockstep]:
     stages = max(1, item.groups // int(item.leaves["d_a"]))
     starts = [first + stage for first in range(0, len(engines), item.groups) for stage in range(stages)]
     return [Lockstep(engines[at : at - at % item.groups + item.groups : stages]) for at in starts]
+
+
+def _ahead(pool: Standing) -> float:
+    """Return what a request takes outside the steps [s]: the front end, and reading back a cache that is kept elsewhere, in the mean."""
+    return pool.leaves.get("engine_request", 0.0) + pool.leaves.get("reload_time", 0.0)
 
 
 def _sent(first: Array, last: Array, requests: Requests, pool: Standing) -> Array:
@@ -279,7 +284,7 @@ def _split(
         ready[order].tolist(), prompts, trace.output_tokens[order].astype(int).tolist(), list(prompts),
     )  # fmt: skip
     served = _batched(decode, moved, options)
-    extra = prefill[0].leaves.get("engine_request", 0.0)
+    extra = _ahead(prefill[0])
     firsts, lasts = np.full(fits.size, np.nan), np.full(fits.size, np.nan)
     firsts[order] = first[order] + extra
     lasts[order] = np.where(several, served.last - decode[0].leaves.get("engine_request", 0.0), first[order]) + extra

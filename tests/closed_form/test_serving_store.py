@@ -6,6 +6,8 @@ import tokenmill as tm
 from sample_leaves import dense
 from serving_samples import evaluate, serving_values
 from tokenmill import data
+from tokenmill.simulate import simulate
+from tokenmill.simulate_load import generated
 from tokenmill_models.checks import dimension_failures, route_failures
 from tokenmill_models.serving import STAGE
 
@@ -79,6 +81,16 @@ def test_every_definition_has_its_dimension_and_two_routes_agree(name):
     values = serving_values(role, SMALL, input__engine__cache_store__bandwidth=LINK, **GIVEN)
     assert not dimension_failures(role.graph, values)
     assert not route_failures(role.graph, values)
+
+
+def test_the_simulation_reads_back_too():
+    file, key = data.path("problems") / "stored-prefixes.toml", "workload.agents.engine.cache_store.bandwidth"
+    plans = [tm.solve(tm.load_problem(file, [(key, f'"{rate}"')])) for rate in ("25 GB/s", "1e9 GB/s")]
+    kept = [plan.workloads["agents"].pools[0].predicted["cache_store"]["reload"] for plan in plans]
+    slow, fast = (simulate(plan, generated(plans[0], "agents", 200)) for plan in plans)
+    assert slow.ttft["mean"] - fast.ttft["mean"] == pytest.approx(kept[0] - kept[1])
+    assert slow.e2e["p95"] - fast.e2e["p95"] == pytest.approx(kept[0] - kept[1])
+    assert slow.tpot["mean"] == pytest.approx(fast.tpot["mean"])
 
 
 def test_conversations_kept_in_host_memory():
