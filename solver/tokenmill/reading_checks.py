@@ -132,6 +132,8 @@ def _objective(
     elif objective.workload is None and len(fitting) == 1:
         objective = Objective(kind, fitting[0].name, objective.count)
     for item in fitting:
+        if item.name == objective.workload:
+            _asks(item, kind, state, stages[item.stage])
         counts = stages[item.stage].yields.get(kind, {})
         if item.name == objective.workload and counts and objective.count not in counts:
             default = objective.count == Objective(kind).count
@@ -140,6 +142,16 @@ def _objective(
             else:
                 objective = Objective(kind, objective.workload, next(iter(counts)))
     return objective
+
+
+def _asks(workload: Workload, kind: str, state: Reading, stage: StageModel) -> None:
+    """Check that a workload whose units a cost is divided by has a demand at some time."""
+    given = workload.values.get(stage.demand.rate) if stage.demand is not None else None
+    rates = given.values() if isinstance(given, Mapping) else () if given is None else (given,)
+    if stage.demand is not None and rates and not any(rates):
+        place = f"{state.places.get(id(workload), 'workload')}.{stage.demand.rate}"
+        allowed = "a demand above 0, which the cost is divided by; or another objective"
+        state.refuse(place, f"0, with {kind} to be minimised", allowed)
 
 
 def _has(stage: StageModel, kind: str) -> bool:

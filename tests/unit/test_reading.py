@@ -253,6 +253,20 @@ def test_the_only_workload_that_fits_is_the_objectives(read):
     assert problem.objectives == (Objective("cost_per_token", "chat"),)
 
 
+@pytest.mark.parametrize("rate", ["0", "{ day = 0, night = 0.0 }"])
+def test_a_cost_divided_by_no_demand_is_refused(read, rate):
+    """Cost per token of no tokens is no number; the cost of nothing, and a demand at some time of the day, are."""
+    slices = "\n[horizon]\nslices = { day = 0.5, night = 0.5 }\n" if "day" in rate else "\n"
+    text = SMALL.replace("requests_per_second = 10", f"requests_per_second = {rate}") + slices
+    assert f"requests_per_second = {rate}" in text
+    with pytest.raises(ProblemError) as caught:
+        read('objective = { minimise = "cost_per_token" }\n' + text)
+    assert [mistake.key for mistake in caught.value.mistakes] == ["workload.chat.demand.requests_per_second"]
+    read('objective = { minimise = "cost" }\n' + text)
+    if "day" in rate:
+        read('objective = { minimise = "cost_per_token" }\n' + text.replace("night = 0.0", "night = 1"))
+
+
 def test_tables_in_python_take_si_or_units(read):
     workload = {
         "name": "chat", "stage": "toy", "model": "llama-3.1-8b",
