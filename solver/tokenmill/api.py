@@ -48,10 +48,12 @@ def solve_found(
     gap: float | None = None,
     catalog: Catalog | None = None,
     searches: Searches | None = None,
+    explained: bool = True,
 ) -> tuple[Plan, Found, Any]:
     """Return the plan of `solve`, what stood before the programme, and the programme's own solution.
 
-    `searches`: shared with other solves on this catalogue.
+    `searches`: shared with other solves on this catalogue. `explained`: with what a step more of each limit saves, and the
+    next best plans.
     """
     from tokenmill import fleet
     from tokenmill.cost_apart import with_costs_apart
@@ -65,7 +67,7 @@ def solve_found(
     limit = problem.time_limit if time_limit is None else _seconds(time_limit)
     solution, found.searched, outcome = reduce(
         lambda best, case: case if _better(case[0], best[0]) else best,
-        _of_cases(problem, found, limit, problem.gap if gap is None else gap),
+        _of_cases(problem, found, limit, problem.gap if gap is None else gap, explained),
     )
     found.demand |= outcome
     evaluated = evaluate_solution(found, solution)
@@ -76,13 +78,13 @@ def solve_found(
     plan = told(plan, problem, columns, solution.runs, found.offers)
     plan = _in_the_way(plan, problem, found, catalog)
     plan = fleet.price_of_robustness(
-        asked, plan, lambda bare: solve(bare, time_limit=time_limit, gap=gap, catalog=catalog)
+        asked, plan, lambda bare: solve_found(bare, time_limit=time_limit, gap=gap, catalog=catalog, explained=False)[0]
     )
     return plan, found, solution
 
 
 def _of_cases(
-    problem: Problem, found: Found, limit: float | None, gap: float
+    problem: Problem, found: Found, limit: float | None, gap: float, explained: bool
 ) -> Iterator[tuple[Any, list[Searched], dict[str, Any]]]:
     """Yield the solution, the searches and the demand [units/s] of each case of closed loops; `limit` [s] is for all."""
     from tokenmill import fleet
@@ -102,7 +104,8 @@ def _of_cases(
             elastic=found.elastic,
             time_limit=None if limit is None else max(limit - spent, 0.0),
             gap=gap,
-            alternatives=fleet.OTHERS,
+            value_of_next=explained,
+            alternatives=fleet.OTHERS if explained else 0,
         )
         spent += time.perf_counter() - began
         yield solution, searched, outcome

@@ -39,7 +39,8 @@ def sweep(
             raise ProblemError([Mistake("--over", f"{key} twice", "each key once")])
         asked[key] = values
     overrides = pairs("--set", sets or [])
-    points = swept(file, asked, overrides=overrides, time_limit=_seconds(time_limit), processes=processes)
+    limit = _seconds(time_limit)
+    points = swept(file, asked, overrides=overrides, time_limit=limit, processes=processes, explained=json)
     if json:
         rows = [
             {"values": dict(p.values), "status": p.plan.status, "objective": p.plan.objective.value, "cost": p.plan.cost.total,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from os import cpu_count
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.errors import Mistake, ProblemError
@@ -40,11 +42,13 @@ def sweep(
     overrides: Iterable[tuple[str, Any]] = (),
     time_limit: float | None = None,
     processes: int | None = None,
+    explained: bool = True,
 ) -> list[Point]:
     """Return the plan of a problem at every combination of values, in the order given.
 
     `over`: key (or ``price.SYSTEM.MARKET``, USD a chip-hour or to buy) to values; `overrides`: laid over the file
-    first; `time_limit`: of each [s]; `processes`: the cores of the machine where absent.
+    first; `time_limit`: of each [s]; `processes`: the cores of the machine where absent; `explained`: each plan with what
+    holds it back and the next best plans, which is most of the time of some.
 
     Raises
     ------
@@ -59,10 +63,9 @@ def sweep(
     size = -(-len(problems) // workers)
     parts = [problems[at : at + size] for at in range(0, len(problems), size)]
     if workers == 1:
-        solved = [_solved(part, time_limit) for part in parts]
+        solved = [_solved(part, time_limit, explained) for part in parts]
     else:
-        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-            solved = list(pool.map(_solved, parts, [time_limit] * len(parts)))
+        solved = _side_by_side(partial(_solved, time_limit=time_limit, explained=explained), parts, workers)
     plans = [plan for part in solved for plan in part]
     return [
         Point({key: str(value) for key, value in chosen.items()}, plan)
@@ -70,14 +73,31 @@ def sweep(
     ]
 
 
-def _solved(problems: Sequence[Problem], time_limit: float | None) -> list[Plan]:
+def _side_by_side(
+    work: Callable[[Sequence[Problem]], list[Plan]], parts: Sequence[Sequence[Problem]], workers: int
+) -> list[list[Plan]]:
+    """Return the work done on each part, in processes of their own; they end with whatever ends the wait for them (Ctrl-C)."""
+    others = set(active_children())
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:
+        try:
+            return list(pool.map(work, parts))
+        except BaseException:
+            for child in set(active_children()) - others:
+                child.terminate()
+            raise
+
+
+def _solved(problems: Sequence[Problem], time_limit: float | None, explained: bool) -> list[Plan]:
     """Return the plans of problems; layouts that several of them choose from are searched once."""
     from tokenmill.api import solve_found
     from tokenmill.catalog import load_catalog
     from tokenmill.searches import Searches
 
     catalog, searches = load_catalog(), Searches()
-    return [solve_found(problem, time_limit=time_limit, catalog=catalog, searches=searches)[0] for problem in problems]
+    return [
+        solve_found(problem, time_limit=time_limit, catalog=catalog, searches=searches, explained=explained)[0]
+        for problem in problems
+    ]
 
 
 def with_values(

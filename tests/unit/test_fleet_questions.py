@@ -75,6 +75,9 @@ def test_a_sweep_is_what_single_solves_are():
         assert point.plan.cost.total == pytest.approx(alone.cost.total)
         assert point.values == {"workload.chat.demand.requests_per_second": str(rate)}
     assert points[1].plan.cost.total > points[0].plan.cost.total
+    bare = sweep(FILE, {"workload.chat.demand.requests_per_second": [200, 400]}, processes=1, explained=False)
+    assert [point.plan.purchases for point in bare] == [point.plan.purchases for point in points]
+    assert [point.plan.alternatives for point in bare] == [(), ()]
 
 
 def brute_front(ways):
