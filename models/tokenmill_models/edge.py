@@ -14,7 +14,15 @@ from tokenmill_models import edge_leaves as own
 from tokenmill_models import energy
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.architecture import Architecture
-from tokenmill_models.edge_work import Speed, Work, define_decode, define_prompt, ends_bytes, expert_bytes
+from tokenmill_models.edge_work import (
+    Speed,
+    Work,
+    define_decode,
+    define_prompt,
+    embedding_bytes,
+    expert_bytes,
+    head_bytes,
+)
 from tokenmill_models.formula import Graph, Source, maximum, minimum
 from tokenmill_models.inference_memory import sequence_bytes
 from tokenmill_models.operations_parts import arch_leaf
@@ -34,7 +42,10 @@ SUSTAINED = Source(
 )
 FILE = Source(
     "GGUF file format: the bits a weight are the mean of the file",
-    ("other formats keep embedding and head in 16 bits",),
+    (
+        "llama.cpp's quantisation writes the output head, and an embedding that serves as one, in q6_k (q8_0 in files of that)",
+        "other formats keep embedding and head in 16 bits",
+    ),
 )
 WORDS = ("mean", "p50", "p95", "p99")
 TINY = sp.Float("1e-6")
@@ -105,7 +116,6 @@ def _memory(graph: Graph, arch: Architecture, room: sp.Expr) -> Memory:
     """Define the memory of the fullest device: its layers, embedding and head on one of them, its part of the cache."""
     layers = arch_leaf("layer_count")
     embedding, head = arch_leaf("embedding_parameters"), arch_leaf("head.parameters") if arch.head else sp.Integer(0)
-    kept = embedding if arch.tied else embedding * own.embedding_held + head
     outside = embedding if arch.tied else embedding + head
     inside, routed = arch_leaf("parameters.total") - outside, arch_leaf("parameters.experts")
     stored = inside * leaf.bytes_weights
@@ -113,7 +123,8 @@ def _memory(graph: Graph, arch: Architecture, room: sp.Expr) -> Memory:
         stored = (inside - routed) * leaf.bytes_weights + routed * expert_bytes()
     body = graph.let("body_bytes", "B", "weights of all layers", stored, source=FILE)
     fullest = sp.ceiling((layers - own.host_layers) / leaf.pp) / layers
-    ends = kept * ends_bytes()
+    apart = embedding * own.embedding_held * embedding_bytes() + head * head_bytes()
+    ends = embedding * head_bytes() if arch.tied else apart
     even = (body * (1 - own.host_layers / layers) + ends) / leaf.pp
     weights = graph.let("memory_weights", "B", "weights on the fullest device, embedding and head where most room is",
                         maximum(body * fullest, even))  # fmt: skip

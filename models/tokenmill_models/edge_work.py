@@ -31,6 +31,12 @@ STARTS = Source(
         "around attention and around the MLP",
     ),
 )
+HEAD_BYTES = constant(
+    "b_head_file",
+    6.5625 / 8,
+    "B",
+    "least bytes a weight of an output head in a quantised GGUF file: q6_k, 210 B for 256 values",
+)
 COPIES = constant("chunks_in_flight", 4.0, "1", "chunks of a prompt whose inputs are kept at once")
 PLAIN_KERNELS = constant("kernels_plain", 25.0, "1", "kernels that a plain layer starts")
 ROUND_KERNELS = constant("kernels_round", 8.0, "1", "kernels that a round over the mixing matrices of a layer starts")
@@ -65,8 +71,14 @@ def expert_bytes() -> sp.Expr:
     return own.experts_counted * leaf.bytes_weights + (1 - own.experts_counted) * leaf.bytes_experts
 
 
-def ends_bytes() -> sp.Expr:
-    """Bytes a weight of embedding and head: as the file's mean where it counts them, else 16 bits or wider."""
+def head_bytes() -> sp.Expr:
+    """Bytes a weight of the output head, or of an embedding that serves as it: at least q6_k in a GGUF file, else 16 bits or wider."""
+    least = own.whole_file * HEAD_BYTES + (1 - own.whole_file) * leaf.bytes_16
+    return maximum(least, leaf.bytes_weights)
+
+
+def embedding_bytes() -> sp.Expr:
+    """Bytes a weight of an input embedding beside a head: as the file's mean where it counts them, else 16 bits or wider."""
     return own.whole_file * leaf.bytes_weights + (1 - own.whole_file) * maximum(leaf.bytes_16, leaf.bytes_weights)
 
 
@@ -115,7 +127,7 @@ def _works(graph: Graph, label: str, arch: Architecture, load: Shape) -> list[tu
         (arch_leaf(f"layers.{i}.count"), layer(graph, f"{label}_{i}", kind, f"layers.{i}", load))
         for i, kind in enumerate(arch.layers)
     ]
-    last = replace(load, tokens=sp.Integer(1), weight_bytes=ends_bytes())
+    last = replace(load, tokens=sp.Integer(1), weight_bytes=head_bytes())
     return [*found, (sp.Integer(1), head(graph, f"{label}_head", arch, last))]
 
 

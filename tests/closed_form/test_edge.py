@@ -80,6 +80,8 @@ def test_ideal_prompts_take_two_flop_a_parameter_at_peak():
         ("llama-3.1-8b", "fp16", 14.96),
         ("llama-3.1-70b", "q4_k_m", 39.59),
         ("llama-3.1-70b", "fp16", 131.42),
+        ("llama-3.2-3b", "q4_k_m", 1.88),
+        ("llama-3.2-1b", "q4_k_m", 0.752),
         ("llama-2-7b", "q4_0", 3.56),
         ("llama-2-7b", "q8_0", 6.67),
     ],
