@@ -88,7 +88,6 @@ def solve(
 ) -> int:
     """Find the plan for a problem file and print it."""
     from tokenmill import api
-    from tokenmill.plan_json import dump, write_text
 
     out.check_target("--json", json)
     out.check_target("--report", report)
@@ -110,21 +109,27 @@ def solve(
         from tokenmill.why_not import notes
 
         plan = replace(plan, notes=(*notes(problem, why_not, time_limit=limit, gap=gap, catalog=data), *plan.notes))
+    with out.whole():
+        return _told(plan, json, report, "" if verified is None else verified.text())
+
+
+def _told(plan: Any, json: str | None, report: str | None, further: str) -> int:
+    """Write and print a plan, and what else there is to say; return the exit code."""
+    from tokenmill.plan_json import dump, write_text
+
     if report is not None:
         from tokenmill.report.html import page
 
         write_text(page(plan), report)
+    if json == "-":
+        sys.stdout.write(dump(plan.to_dict()))
+        return out.exit_code(plan.status)
     if json is not None:
-        text = dump(plan.to_dict())
-        if json == "-":
-            sys.stdout.write(text)
-            return out.exit_code(plan.status)
-        write_text(text, json)
+        write_text(dump(plan.to_dict()), json)
     from tokenmill.report.text import print_plan
 
     print_plan(plan)
-    if verified is not None:
-        typer.echo(verified.text(), nl=False)
+    typer.echo(further, nl=False)
     return out.exit_code(plan.status)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import devnull
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
+from threading import current_thread, main_thread
 from typing import Any
 
 from tokenmill.errors import AuditError, Mistake, ProblemError, SolverError, TokenmillError
@@ -113,6 +115,19 @@ def progress() -> Iterator[None]:
         finally:
             if shown[0]:
                 sys.stderr.write("\r\x1b[K")
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """Let Ctrl-C wait while a plan in hand is written: what was asked for is there, and whole."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal(SIGINT, SIG_IGN)
+    try:
+        yield
+    finally:
+        signal(SIGINT, before)
 
 
 SILENT = 2.0

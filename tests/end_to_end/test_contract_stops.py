@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
+import threading
 import time
 
 import pytest
@@ -10,6 +14,8 @@ import pytest
 from tokenmill import api
 from tokenmill.cli import main
 from tokenmill.derive import derive
+from tokenmill.report import html
+from tokenmill.sweep import _side_by_side
 
 CHAT = """
 [hardware]
@@ -37,6 +43,37 @@ def test_ctrl_c_without_a_plan_is_exit_code_3(tmp_path, capsys, monkeypatch):
     (tmp_path / "p.toml").write_text(CHAT.format(price="$2/h"))
     assert main(["solve", str(tmp_path / "p.toml")]) == 3
     assert "stopped before there was a plan" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_a_plan_is_written_leaves_it_whole(tmp_path, capsys, monkeypatch):
+    """A plan in hand is exit code 0, also after Ctrl-C (contract), and no file of it is missing or cut."""
+    whole = html.page
+
+    def interrupted(plan):
+        os.kill(os.getpid(), signal.SIGINT)
+        return whole(plan)
+
+    monkeypatch.setattr(html, "page", interrupted)
+    (tmp_path / "p.toml").write_text(CHAT.format(price="$2/h"))
+    before = signal.getsignal(signal.SIGINT)
+    outputs = ["--json", str(tmp_path / "p.json"), "--report", str(tmp_path / "p.html")]
+    assert main(["solve", str(tmp_path / "p.toml"), *outputs]) == 0
+    assert json.loads((tmp_path / "p.json").read_text())["status"] == "optimal"
+    assert (tmp_path / "p.html").read_text().rstrip().endswith("</html>")
+    assert "status optimal" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_processes_of_a_sweep():
+    """The wait for two sleepers of five minutes ends with them."""
+    timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT))
+    begun = time.perf_counter()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        _side_by_side(time.sleep, [300, 300], 2)
+    assert time.perf_counter() - begun < 60
+    assert not multiprocessing.active_children()
 
 
 def test_a_price_beyond_use_is_a_mistake_of_the_file(tmp_path, capsys):
