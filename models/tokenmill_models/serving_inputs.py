@@ -49,7 +49,7 @@ INPUTS = (
         for name, title in (("ttft", "to first token"), ("tpot", "per output token"), ("e2e", "of a whole request"))
     ),
     Input("engine.name", "name", "serving engine; an unknown one takes the generic class", default="generic"),
-    Input("engine.version", "name", "version of the engine, free text"),
+    Input("engine.version", "name", "version of the engine, free text: a release, or the day of a build (2026-04-17)"),
     Input("engine.graph", "flag", "whether steps are launched as a captured graph", leaf.graph_launch, default=True),
     Input("engine.two_batches", "flag", "pools apart: whether a pass goes in two halves, one computing while the other is exchanged between experts",
           leaf.two_batches, default=False),

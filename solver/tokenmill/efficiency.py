@@ -6,6 +6,7 @@ import csv
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache, lru_cache
 from math import exp, sqrt
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from tokenmill import data
 from tokenmill.catalog import Catalog, Figure
+from tokenmill.engine_days import GAINING, release_pace
 from tokenmill.lending import CLOCKED, HALF, SUSTAINED, lent_share
 
 GENERIC = "generic"
@@ -274,7 +276,7 @@ def engine_version(name: str, version: str) -> str:
 
 def _release(version: str) -> int:
     """Return the first two numbers of a version as one that orders them (0 where there are none): 0.11.2 is 11."""
-    found = re.match(r"v?(\d{1,4})(?:\.(\d{1,4}))?", version)
+    found = re.match(r"v?(\d{1,3})(?:\.(\d{1,4}))?(?!\d)", version)
     return int(found[1]) * 10_000 + int(found[2] or 0) if found else 0
 
 
@@ -283,6 +285,20 @@ def _engine_fits() -> Mapping[tuple[str, str], Mapping[str, str]]:
     """Return the fitted constants of engines by engine (or "engine version") and field."""
     with (data.path("catalog") / "efficiency" / "engines.csv").open(encoding="utf-8", newline="") as file:
         return {(row["chip"], row["constant"]): row for row in csv.DictReader(file)}
+
+
+def engine_gain(field: str) -> float:
+    """Return the share by which a constant of engines falls every month [1/month]."""
+    row = _engine_fits().get((GENERIC, GAINING.get(field, "")))
+    return 0.0 if row is None else float(row["value"])
+
+
+def released_figure(name: str, field: str, version: str) -> Figure:
+    """Return an overhead of a serving engine in the build whose day a version names."""
+    figure, pace = engine_figure(name, field), release_pace(version, engine_gain(field))
+    if pace == 1:
+        return figure
+    return replace(figure, value=figure.value * pace, source=f"{figure.source}; times {pace:.3g} for its day")
 
 
 def engine_figure(name: str, field: str) -> Figure:

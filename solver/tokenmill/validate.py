@@ -277,3 +277,12 @@ def group_quantiles(logs: Array, groups: NDArray[np.str_], share: float = 0.8) -
     middle = np.median(logs)
     reach = np.quantile(np.abs(logs - middle), min(1.0, share * (count + 1) / count))
     return float(middle - reach), float(middle + reach)
+
+
+def even_quantiles(logs: Array, groups: NDArray[np.str_], share: float = 0.8) -> tuple[float, float]:
+    """Return the quantiles of `logs` between which `share` of a further group's lie on average: every group weighs alike."""
+    _, inverse, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = np.argsort(logs)
+    weight = (1 / sizes[inverse])[order] / sizes.size
+    low, high = np.interp([(1 - share) / 2, (1 + share) / 2], np.cumsum(weight) - weight / 2, logs[order])
+    return float(low), float(high)

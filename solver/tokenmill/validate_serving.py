@@ -12,10 +12,12 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokenmill import data
 from tokenmill.catalog import load_catalog
-from tokenmill.efficiency import engine_version, residual_class, residuals
+from tokenmill.efficiency import GENERIC, engine_version, residual_class, residuals
+from tokenmill.engine_days import GAINING, release_pace
 from tokenmill.imports.architecture import load_architecture
 from tokenmill.lending import HALF
 from tokenmill.validate import Compared, Evaluation, Outcome, fitted_half, log_quantiles
@@ -83,16 +85,12 @@ HIGHEST = ("rate_chip", "rate")
 
 @dataclass(frozen=True)
 class Pair:
-    """A measured row with its prediction (None: refused, with why)."""
+    """A measured row with its prediction (None: refused, with why); `fitted`: whether it is in the half that may enter a fit."""
 
     row: Row
     predicted: Prediction | None
+    fitted: bool
     reason: str = ""
-
-    @property
-    def fitted(self) -> bool:
-        """Whether the row is in the half that may enter a fit."""
-        return fitted_half(self.row.case.group)
 
 
 def figures_of(metrics: tuple[str, ...]) -> tuple[str, ...]:
@@ -134,14 +132,15 @@ def _symbol(constant: str) -> str:
 
 def leaves_of(rows: tuple[Row, ...], batch: Batch, table: Mapping[tuple[str, str], float]) -> dict[str, Any]:
     """Return the leaves of a batch's engines and chip as arrays over its layouts, those of `table` in place of the catalogue's."""
-    engines = [_engine(rows[int(case)]) for case in batch.cases]
+    engines = [engine_of(rows[int(case)]) for case in batch.cases]
     of_chips = {weight.name for weight in WEIGHTS.values()} | set(CARD_LEAVES.values())
     wide = batch.precision in HALF
     found: dict[str, Any] = {}
     for symbol in {symbol for _, symbol in table} & set(batch.values) - (set() if wide else OF_FORMAT):
         known = np.broadcast_to(np.asarray(batch.values[symbol], float), batch.cases.shape)
         keys = [batch.chip] * len(engines) if symbol in of_chips else engines
-        found[symbol] = np.array([table.get((key, symbol), float(own)) for key, own in zip(keys, known, strict=True)])
+        fitted = np.array([table.get((key, symbol), np.nan) for key in keys])
+        found[symbol] = np.where(np.isnan(fitted), known, fitted * paces(rows, batch.cases, symbol, table))
     return found
 
 
@@ -152,20 +151,48 @@ def _leaves_by(rows: tuple[Row, ...], table: Mapping[tuple[str, str], float]) ->
     return leaves
 
 
-def _engine(row: Row) -> str:
-    engine = row.case.workload["engine"]
-    return engine_version(engine["name"], str(engine.get("version") or ""))
+def engine_of(row: Row) -> str:
+    """Return the engine of the data whose constants hold for a row."""
+    return engine_version(str(row.case.workload["engine"]["name"]), version_of(row))
+
+
+def version_of(row: Row) -> str:
+    """Return the release or the day of the engine of a row."""
+    return str(row.case.workload["engine"].get("version") or "")
+
+
+def paces(
+    rows: Sequence[Row], cases: NDArray[np.int64], symbol: str, table: Mapping[tuple[str, str], float]
+) -> NDArray[np.float64] | float:
+    """Return the value of a constant of engines in the builds of cases over that of `MIDDLE`, by the monthly gain of a table."""
+    gain = table.get((GENERIC, f"engine_{GAINING.get(symbol.removeprefix('engine_'))}"), 0.0)
+    return np.array([release_pace(version_of(rows[int(case)]), gain) for case in cases]) if gain else 1.0
+
+
+@cache
+def sides(name: str) -> Mapping[str, bool]:
+    """Return by group of a file whether it is in the half that may enter a fit: an engine whose groups all lie in one half splits its own."""
+    engines: dict[str, set[str]] = {}
+    for row in measured(name)[0]:
+        engines.setdefault(engine_of(row), set()).add(row.case.group)
+    found: dict[str, bool] = {}
+    for groups in engines.values():
+        drawn = {group: fitted_half(group) for group in groups}
+        alone = len(set(drawn.values())) == 1
+        found |= {group: at % 2 == 0 for at, group in enumerate(sorted(groups))} if alone else drawn
+    return found
 
 
 @cache
 def pairs(name: str) -> tuple[Pair, ...]:
     """Return the rows of a file with their predictions, by constants of the half that the row's group is not in."""
     found: list[Pair] = []
+    fitted = sides(name)
     for rows, predictor in predictors(name):
-        sides = [predictor.predict(_leaves_by(rows, half_table(half))) for half in HALVES]
+        by_half = [predictor.predict(_leaves_by(rows, half_table(half))) for half in HALVES]
         for i, row in enumerate(rows):
-            side = sides[1 if fitted_half(row.case.group) else 0]
-            found.append(Pair(row, side[i], predictor.refused.get(i, "")))
+            inside = fitted[row.case.group]
+            found.append(Pair(row, by_half[1 if inside else 0][i], inside, predictor.refused.get(i, "")))
     return tuple(found)
 
 

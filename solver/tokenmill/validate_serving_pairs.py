@@ -43,10 +43,13 @@ def _point(row: Row, times: Mapping[str, float]) -> Point:
 
 
 def compared(rows: Sequence[Loaded]) -> tuple[Compared, ...]:
-    """Return how many pairs of chips, and of layouts of one chip, part by more than a tenth, and the share ranked right."""
+    """Return how many pairs of chips, of layouts of one chip, and of those in one build of its engine, part by more than a tenth, and
+    the share ranked right.
+    """
     kinds: dict[str, tuple[Callable[[Row], str], Callable[[Row], str]]] = {
         "chips": (_question, lambda row: row.case.accelerator),
-        "layouts": (lambda row: f"{_question(row)}/{row.case.group}", _layout),
+        "layouts": (_of_group, _layout),
+        "layouts of a build": (lambda row: f"{_of_group(row)}/{row.case.workload['engine'].get('version')}", _layout),
     }
     return tuple(_counted(f"{name}, one pace", _verdicts(rows, *keys)) for name, keys in kinds.items())
 
@@ -54,6 +57,10 @@ def compared(rows: Sequence[Loaded]) -> tuple[Compared, ...]:
 def _question(row: Row) -> str:
     demand = row.case.workload["demand"]
     return f"{row.case.model}/{demand['input_tokens']['mean']:g}/{demand['output_tokens']['mean']:g}"
+
+
+def _of_group(row: Row) -> str:
+    return f"{_question(row)}/{row.case.group}"
 
 
 def _layout(row: Row) -> str:

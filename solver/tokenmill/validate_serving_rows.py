@@ -117,7 +117,7 @@ def _number(text: str, default: float = 0.0) -> float:
 
 
 def inferencemax(entry: Mapping[str, str]) -> Row | str:
-    """Read a point of a closed loop: fixed requests in flight, lengths drawn from 80 to 100% of the nominal."""
+    """Read a point of a closed loop: fixed requests in flight, lengths drawn from 80 to 100% of the nominal, a build of its day."""
     if entry["mode"] != "agg":
         return "prompts and answers in pools of their own"
     if entry["model"] == FAULTY:
@@ -131,7 +131,7 @@ def inferencemax(entry: Mapping[str, str]) -> Row | str:
             "output_tokens": lengths(*(share * stated["osl"] for share in DRAWN)),
             "arrivals": {"concurrency": float(entry["concurrency_requests"])},
         },
-        "engine": {"name": entry["engine"], "version": entry["engine_version"], "chunk": CHUNK, "disaggregated": False, "attention_dp": dp},
+        "engine": {"name": entry["engine"], "version": entry["measured_date"] or entry["engine_version"], "chunk": CHUNK, "disaggregated": False, "attention_dp": dp},
         "layout": {"tp": ranks // (pp * dp), "pp": pp, "ep": int(_number(entry["moe_ep"], 1))},
         "precision": _quantised(entry),
         "memory_fraction": FRACTIONS.get(entry["engine"], 0.9),

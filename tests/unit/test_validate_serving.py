@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from tokenmill.calibration_serving import TASKS
 from tokenmill.efficiency import engine_version
-from tokenmill.validate import fitted_half, validate
+from tokenmill.validate import even_quantiles, validate
 from tokenmill.validate_cases import Predictor
-from tokenmill.validate_serving import FOLDS, HIGHEST, METRICS, fold
+from tokenmill.validate_serving import FOLDS, HALVES, HIGHEST, METRICS, engine_of, fold, half_table, sides
 from tokenmill.validate_serving_memory import evaluate as reported_cases
 from tokenmill.validate_serving_rows import READERS, lengths, measured, mlperf_inference, read_rows, vendor_perf
 
@@ -35,11 +37,31 @@ def test_every_row_is_read_or_left_out_for_a_reason(name):
 
 
 def test_rows_of_a_group_stay_on_one_side():
-    sides: dict[str, set[str]] = {}
-    for row in measured("inferencemax")[0]:
-        sides.setdefault(row.case.group, set()).add(fold(fitted_half(row.case.group)))
-    assert all(len(found) == 1 for found in sides.values())
-    assert {side for found in sides.values() for side in found} == set(FOLDS)
+    groups = {row.case.group for row in measured("inferencemax")[0]}
+    assert set(sides("inferencemax")) == groups
+    assert {fold(side) for side in sides("inferencemax").values()} == set(FOLDS)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.engine}, {task.file}")
+def test_an_engine_is_scored_by_constants_that_have_not_seen_its_group(task):
+    """Both halves fit every engine on groups of their own: one without would fall back on constants of all rows."""
+    drawn = {
+        row.case.group: sides(task.file)[row.case.group]
+        for row in measured(task.file)[0]
+        if engine_of(row) == task.engine
+    }
+    assert set(drawn.values()) == {True, False}
+    fitted = {constant.name for _, constants in task.stages for constant in constants}
+    for half in HALVES:
+        assert {(task.engine, f"engine_{name}") for name in fitted} <= set(half_table(half))
+
+
+def test_groups_weigh_alike_in_an_interval():
+    # four rows of one group at 0, one row of another at 1: half of the weight each, so the middle half reaches from 0 to 1
+    logs, groups = np.array([0.0, 0.0, 0.0, 0.0, 1.0]), np.array(["a", "a", "a", "a", "b"])
+    assert even_quantiles(logs, groups, 0.5) == (0.0, 1.0)
+    # the middle of the weights: 4/8 between 0 (its last row at 7/16) and 1 (at 12/16): a fifth of the way
+    assert even_quantiles(logs, groups, 0.0) == pytest.approx((0.2, 0.2))
 
 
 def test_a_point_of_a_closed_loop_is_asked_as_it_was_run():
@@ -48,6 +70,7 @@ def test_a_point_of_a_closed_loop_is_asked_as_it_was_run():
     assert workload["demand"]["arrivals"]["concurrency"] == 16
     assert workload["demand"]["input_tokens"] == lengths(0.9 * 8192, 0.99 * 8192)  # drawn from 80 to 100%
     assert workload["layout"] == {"tp": 4, "pp": 1, "ep": 1}
+    assert workload["engine"]["version"] == "2025-10-29"  # the day it was measured: no release is named
     assert row.values["tpot"] == pytest.approx(14.83e-3, abs=5e-6)
 
 

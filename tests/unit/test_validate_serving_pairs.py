@@ -6,11 +6,11 @@ import pytest
 
 from tokenmill.validate import Evaluation, Outcome, score
 from tokenmill.validate_cases import Case
-from tokenmill.validate_serving_pairs import compared, front, loaded, rate
+from tokenmill.validate_serving_pairs import Loaded, compared, front, loaded, rate
 from tokenmill.validate_serving_rows import Row
 
 
-def row(chip: str, concurrency: float, tpot: float, ttft: float, tp: int = 2) -> Row:
+def row(chip: str, concurrency: float, tpot: float, ttft: float, tp: int = 2, version: str = "1") -> Row:
     workload = {
         "demand": {
             "input_tokens": {"mean": 900.0},
@@ -18,7 +18,7 @@ def row(chip: str, concurrency: float, tpot: float, ttft: float, tp: int = 2) ->
             "arrivals": {"concurrency": concurrency},
         },
         "layout": {"tp": tp, "pp": 1},
-        "engine": {"attention_dp": 1},
+        "engine": {"attention_dp": 1, "version": version},
     }
     return Row(Case("x", chip, f"m/{chip}", chip, "m", workload, "serving"), {"tpot": tpot, "ttft": ttft})
 
@@ -61,11 +61,24 @@ def test_chips_are_ranked_right_or_wrong(faster: str, right: float) -> None:
             slow = 1.0 if chip == faster else 2.0
             figures = {"tpot.mean": 0.01 * slow * load, "ttft.mean": 0.1}
             rows.append(loaded(row(chip, load, tpot * load, 0.1), figures))
-    chips, layouts = compared(rows)
+    chips, layouts, _ = compared(rows)
     assert chips.metric == "chips, one pace"
     assert chips.count > 0
     assert chips.right == right
     assert (layouts.count, layouts.right) == (0, None)
+
+
+def test_layouts_of_two_builds_are_compared_but_not_as_those_of_one() -> None:
+    def curve(tp: int, version: str) -> list[Loaded]:
+        return [
+            loaded(row("a", n, 0.01 * tp * n, 0.1, tp, version), {"tpot.mean": 0.01 * n * tp, "ttft.mean": 0.1})
+            for n in (1, 2, 4)
+        ]
+
+    two, one = compared([*curve(2, "1"), *curve(4, "2")]), compared([*curve(2, "1"), *curve(4, "1")])
+    assert [found.metric for found in two] == ["chips, one pace", "layouts, one pace", "layouts of a build, one pace"]
+    assert two[1].count == one[1].count == one[2].count > 0
+    assert (two[2].count, two[2].right) == (0, None)
 
 
 def test_pairs_of_a_setting_count_where_they_part_by_a_tenth() -> None:

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from tokenmill.catalog import Catalog, Chip, System
 from tokenmill.catalog_stores import STORE
-from tokenmill.efficiency import DRAW, GENERIC, chip_constant, engine_figure, engine_version, kernel_constants
+from tokenmill.efficiency import DRAW, GENERIC, chip_constant, engine_version, kernel_constants, released_figure
 from tokenmill.errors import CatalogError
 from tokenmill.hosts import host_pace
 from tokenmill.problem import Assume, Lengths, Workload
@@ -232,7 +232,7 @@ def _version(binder: Binder, kind: str) -> str:
 
 
 def _engine(binder: Binder, path: str) -> Leaf:
-    figure = engine_figure(engine_name(binder), path)
+    figure = released_figure(engine_name(binder), path, _version(binder, "engine"))
     if binder.assume.efficiency == "ideal" and figure.unit in ("s", "step", "share"):
         return Leaf(1.0 if figure.unit == "share" else 0.0, IDEAL, "input")
     return Leaf(figure.value, figure.source, figure.evidence)
