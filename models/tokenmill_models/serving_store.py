@@ -20,9 +20,9 @@ RELOAD = Source(
     ("every chip reads its own part of the cache, all of them at once", "reading goes on beside the steps of other requests"),
 )  # fmt: skip
 KEY = "engine.cache_store.bandwidth"
-bandwidth = declare("cache_bandwidth", "B/s", "rate at which a chip reads back what is kept of the prefix cache", origin=f"input.{KEY}", sign="positive")  # fmt: skip
-kept = declare("cache_tokens", "1", "tokens whose cache is kept outside the chips", origin="input.engine.cache_store.tokens")  # fmt: skip
-price = declare("cache_price", "USD/B/s", "price of keeping a byte of it for a second", origin="input.engine.cache_store.price")  # fmt: skip
+bandwidth = declare("stored_cache_bandwidth", "B/s", "rate at which a chip reads back what is kept of the prefix cache", origin=f"input.{KEY}", sign="positive")  # fmt: skip
+kept = declare("kept_tokens", "1", "tokens whose cache is kept outside the chips", origin="input.engine.cache_store.tokens")  # fmt: skip
+price = declare("stored_cache_price", "USD/B/s", "price of keeping a byte of it for a second", origin="input.engine.cache_store.price")  # fmt: skip
 INPUTS = (
     Input(KEY, "number", "rate at which a chip reads back the prefix cache from host memory or SSDs, one direction; left out: what is found is in the chips' own memory",
           bandwidth, dimension="B/s"),
