@@ -23,7 +23,7 @@ from tokenmill.milp.rows import Linear, Programme
 from tokenmill.milp.sets import build_sets
 from tokenmill.milp.structure import Fleet, fleet_of
 from tokenmill.milp.sums import Sums
-from tokenmill.milp.whole import Bit, _rounded
+from tokenmill.milp.whole import Bit, Tried, _rounded, _size_by_size
 from tokenmill.offers import YEAR, Offer
 from tokenmill.problem import Hardware, Horizon, Objective, Problem, Site, Workload
 
@@ -299,3 +299,30 @@ def test_by_its_parts_or_as_it_stands_a_small_fleet_costs_the_same(seed, monkeyp
     assert plain.termination.status == found.termination.status == "optimal"
     assert found.termination.objective == pytest.approx(plain.termination.objective, rel=1e-6)
     assert found.packing
+
+
+def test_size_by_size_finds_what_rounding_the_largest_misses():
+    """A demand of 11 in replicas of 8 and 3 chips, systems of 12 at 10 each: 8 + 3 fit in one, and none is too few.
+
+    The plan to begin with has two of 8, in two systems.
+    """
+    programme = Programme()
+    q = [programme.variable("q", size) for size in (8, 3)]
+    x = [programme.variable("x", size, integer=True) for size in (8, 3)]
+    u = programme.variable("u", integer=True)
+    programme.row("all", left=Linear({q[0]: 1.0, q[1]: 1.0}), sense="=", right=1.0)
+    for n, size in enumerate((8.0, 3.0)):
+        programme.row("load", n, left=Linear({q[n]: 11.0, x[n]: -size}), sense="<=")
+    programme.row("chips", left=Linear({x[0]: 8.0, x[1]: 3.0, u: -12.0}), sense="<=")
+    arrays = programme.arrays(Linear({u: 10.0}))
+    none, no = np.full(5, -1), np.zeros(5, dtype=np.bool_)
+    known = Fleet(
+        no, np.array([0, 0, -1, -1, -1]), np.array([2, 3, -1, -1, -1]), np.array([0, 0, 8, 3, 0]),
+        np.array([-1, -1, 0, 0, -1]), np.full(5, np.inf), no, (), Sums(none[:0], none[:0], np.zeros(0), no),
+    )  # fmt: skip
+    start = np.array([1.0, 0.0, 2.0, 0.0, 2.0])
+    assert holds(arrays, start)
+    found = _size_by_size(Tried(Bit(arrays, known, 0.1, 1, lambda: None), 10 * 11 / 12, start))
+    assert found is not None
+    assert holds(arrays, found)
+    assert float(arrays.cost @ found) == 10.0

@@ -30,7 +30,7 @@ FEW = (
     8  # columns alike (of a class at a moment, with the same to talk to) that are looked at first, and added at a time
 )
 ROUNDS = 6  # of adding columns
-ROUNDED_UP = (0.0, 0.999, 0.5)  # what is added to commitments before they are rounded down, in turn
+ROUNDED_UP = (0.5, 0.0, 0.999)  # what is added to commitments before they are rounded down, in turn
 NEAR = 0.15  # share of the gap asked that the relaxation and its bound may be apart
 LEAST = 1e-7
 

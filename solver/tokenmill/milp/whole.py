@@ -2,7 +2,8 @@
 
 In each part commitments are held. Replicas are rounded by size, the largest first: down to whole numbers, what is left
 goes to smaller ones, and the smallest are rounded up; then domains are packed and systems rented. While all parts lose
-more than their share of the gap, the solver looks for better numbers of the smallest replicas, part after part.
+more than their share of the gap, the solver looks for better numbers of the smallest replicas, part after part, and then
+of all, size by size.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ PART = 0.75  # share of the gap that the rounding of parts may take
 INNER = 0.1  # of a part's share, that the solver may leave
 WORKERS = 2  # parts at a time: the solver works beside Python
 LEAST_SECONDS = 5.0
+STEP_SECONDS = 2.0  # of the solver's for one size of replicas, where time is short
 ROUGH = 1e-4  # gap of a part for which commitments are added
 ROUNDING = 1e-6
 
@@ -121,13 +123,15 @@ def _bit(arrays: Arrays, fleet: Fleet, piece: Part, lower: Floats, room: float, 
 
 def _look_again(tried: list[Tried], room: float, left: Left, workers: ThreadPoolExecutor) -> None:
     """Improve parts, those that lose most first, until all together lose no more than there is room for."""
-    for free in (_smallest_used, _smallest_all, _every):
+    *quick, last = (partial(_improved, free) for free in (_smallest_used, _smallest_all, _every))
+    ways: list[Callable[[Tried], Floats | None]] = [*quick, _size_by_size, last]
+    for better in ways:
         order = sorted((each for each in tried if each.lost > 0.0), key=lambda each: -each.lost)
         for first in range(0, len(order), WORKERS):
             if sum(each.lost for each in tried) <= room or left() == 0.0 or stop_is_asked():
                 return
             some = order[first : first + WORKERS]
-            for each, values in zip(some, workers.map(partial(_improved, free), some), strict=True):
+            for each, values in zip(some, workers.map(better, some), strict=True):
                 each.values = values
 
 
@@ -207,6 +211,30 @@ def _improved(free_of: Callable[[Fleet, Floats], NDArray[np.bool_]], tried: Trie
     if found is None or float(arrays.cost @ found) > float(arrays.cost @ start):
         return start
     return np.where(arrays.integer, np.round(found), found)
+
+
+def _size_by_size(tried: Tried) -> Floats | None:
+    """Return a better plan of a part: systems and the largest replicas whole while smaller ones are not, then the next."""
+    bit, start = tried.bit, tried.values
+    if start is None:
+        return None
+    fleet, arrays = bit.fleet, _held_back(bit.arrays, bit.fleet.linking)
+    replicas, rents = (fleet.pools >= 0) & arrays.integer, _rents(arrays, fleet)
+    gap = INNER * bit.room / max(abs(float(arrays.cost @ start)), 1e-12)
+    limit = None if bit.left() is None else STEP_SECONDS
+    lower, upper, values = arrays.lower.copy(), arrays.upper.copy(), None
+    sizes = np.unique(fleet.sizes[replicas])[::-1]
+    for size in sizes:
+        here = replicas & (fleet.sizes == size)
+        near = replace(arrays, lower=lower, upper=upper, integer=arrays.integer if size == sizes[-1] else rents | here)
+        first = start if values is None else None
+        values = solve_arrays(near, time_limit=limit, gap=gap, threads=bit.threads, start=first, nodes=NODES).values
+        if values is None:
+            return start
+        lower[here] = upper[here] = np.round(values[here])
+    if values is None or float(arrays.cost @ values) > float(arrays.cost @ start):
+        return start
+    return np.where(arrays.integer, np.round(values), values)
 
 
 def _rents(arrays: Arrays, fleet: Fleet) -> NDArray[np.bool_]:
