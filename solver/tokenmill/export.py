@@ -1,7 +1,7 @@
 """A plan as what people run it with: launch commands of engines and frameworks, and its tables as CSV.
 
-What a tool calls a choice is data (``exports/*.toml`` of the catalogue): a flag, the key of the pool it is read from, its words, and the
-keys of what else its text names. What no flag of a tool says is a remark above its command.
+What a tool calls a choice is data (``exports/*.toml`` of the catalogue): a flag, the key of the pool it is read from, its words, the
+keys of what else its text names, and `where` another key must hold a word. What no flag of a tool says is a remark above its command.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _start(form: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
 def _values(pool: Pool, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what flags read: tables of the pool, inputs of the workload, and what follows from both.
 
-    `ranks`: of a pipeline stage; `draft`: what drafts tokens, where any are; `memory_fraction`: the engine's share of a whole device's memory, of which a shared chip has a part.
+    `ranks`: of a pipeline stage; `memory_fraction`: the engine's share of a whole device's memory, of which a shared chip has a part.
     """
     given = asked.get("values", {})
     chips = pool.chips / max(pool.replicas, 1)
@@ -110,7 +110,6 @@ def _values(pool: Pool, asked: Mapping[str, Any]) -> dict[str, Any]:
         "predicted": encode(pool.predicted),
         "input": given,
         "ranks": max(1, int(chips / max(int(pool.layout.get("pp") or 1), 1))),
-        "draft": given.get("engine.speculative.draft") if pool.settings.get("speculative") == "draft" else None,
         "memory_fraction": None if fraction is None else fraction * share,
     }
 
@@ -118,7 +117,9 @@ def _values(pool: Pool, asked: Mapping[str, Any]) -> dict[str, Any]:
 def _said(flags: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the text of each flag or remark whose key has a value that it speaks of; what is no word of a tool is quoted."""
     for flag in flags:
-        found = _value(flag["key"], values)
+        found, where = _value(flag["key"], values), flag.get("where")
+        if where is not None and _value(where["key"], values) != where["word"]:
+            continue
         if found is None or found in flag.get("unless", ()):
             continue
         words, word = flag.get("words"), _word(found)
