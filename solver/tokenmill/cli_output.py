@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from os import devnull
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
@@ -136,6 +137,9 @@ SILENT = 2.0
 
 def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:
     """Run a command; turn what it raises into messages and exit codes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a title may have what the terminal's encoding lacks
+            stream.reconfigure(errors="replace")
     try:
         result = run()
         sys.stdout.flush()
@@ -151,6 +155,8 @@ def guarded(run: Callable[[], Any], arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return SOLVED
+    except SystemExit as stop:  # what the printer of tables makes of a closed pipe
+        return SOLVED if isinstance(stop.__context__, BrokenPipeError) else int(stop.code or SOLVED)
     except OSError as error:
         return _unwritten(error) if error.filename is None else _internal(error, arguments)
     except Exception as error:

@@ -13,9 +13,10 @@ from tokenmill.reading_keys import Key, key_of_input, keys_of
 from tokenmill.reading_stage import PUBLISHED, StageKeys, stage_keys
 from tokenmill.reading_values import bare_factor, listed
 from tokenmill.units import example, format_quantity
-from tokenmill_models.stage import PLANNED, Axis, Input, StageModel, stages
+from tokenmill_models.stage import ENCODER, PLANNED, Axis, Input, StageModel, stages
 
 MODEL = "llama-3.1-8b"
+READER = "bge-m3"  # of stages that take encoders
 DEVICES = '["apple-m4-pro", "rtx-4090"]'
 SERVER = "cpu-epyc-9654"
 SHOWN = 6  # values of a choice
@@ -85,7 +86,9 @@ def _workload(stage: StageModel) -> Iterator[str]:
         if label == "quality":
             yield _line(label, "{ int4 = 0.98 }", key.doc)
         elif key.kind in ("model", "number") and (item or label != "model"):
-            default = {"deadline": DEADLINE, "starts": 0.0, "min_quality": 0.0}.get(label)
+            default: Any = {"deadline": DEADLINE, "starts": 0.0, "min_quality": 0.0}.get(label)
+            if item is not None and ENCODER in item.among:
+                default = READER
             yield _line(label, _text(key, default), item.doc if item else key.doc, given=bool(item and item.required))
     lines = _lines(stage, keys)
     for table in sorted({table for table, _ in lines}):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -13,6 +15,7 @@ import pytest
 
 from tokenmill import api
 from tokenmill.cli import main
+from tokenmill.cli_output import guarded
 from tokenmill.derive import derive
 from tokenmill.report import html
 from tokenmill.sweep import _side_by_side
@@ -74,6 +77,29 @@ def test_ctrl_c_ends_the_processes_of_a_sweep():
         _side_by_side(time.sleep, [300, 300], 2)
     assert time.perf_counter() - begun < 60
     assert not multiprocessing.active_children()
+
+
+def test_a_reader_that_goes_away_is_no_infeasible_plan():
+    """The printer of tables ends with code 1 on a closed pipe; 1 means infeasible here."""
+
+    def closed():
+        try:
+            raise BrokenPipeError
+        except BrokenPipeError:
+            raise SystemExit(1)  # noqa: B904
+
+    def ended():
+        raise SystemExit(2)
+
+    assert guarded(closed, []) == 0
+    assert guarded(ended, []) == 2
+
+
+def test_a_title_that_the_terminal_cannot_show_is_no_defect(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    assert guarded(lambda: print("caf\u00e9"), []) == 0
+    assert written.getvalue() == b"caf?\n"
 
 
 def test_a_price_beyond_use_is_a_mistake_of_the_file(tmp_path, capsys):

@@ -4,6 +4,8 @@ import pytest
 
 import tokenmill as tm
 from tokenmill import data
+from tokenmill.imports.architecture import load_architecture
+from tokenmill.templates import new
 
 # bge-m3 and bge-large: 24 layers of four squares of 1024 and an MLP of twice 1024 x 4096
 PRODUCTS = 24 * (4 * 1024**2 + 2 * 1024 * 4096)
@@ -23,6 +25,12 @@ def test_served_embeddings_keep_their_limit_and_carry_the_demand():
     assert all(pool.predicted["latency"]["p95"] <= 0.05 for pool in pools)
     assert plan.workloads["search"].totals["tokens_input"] == pytest.approx(6000 * 250 * 365 * 86400)
     assert all("kv_tokens" not in pool.predicted for pool in pools)
+
+
+@pytest.mark.parametrize("stage", ["embedding", "embedding_batch"])
+def test_the_sample_of_a_stage_that_reads_names_a_model_that_reads(stage):
+    (workload,) = tm.load_problem(new(stage)).workloads
+    assert load_architecture(workload.model).encoder
 
 
 @pytest.mark.slow
