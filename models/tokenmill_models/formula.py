@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -137,6 +137,21 @@ class Graph:
                     raise ValueError(f"{symbol} and {cyclic[0]} define each other")
                 stack.extend((other, False) for other in inputs if other not in state)
         return order, sorted(leaves, key=lambda leaf: str(leaf.name))
+
+    def read(self, outputs: Iterable[sp.Symbol], fixed: Mapping[str, float]) -> frozenset[sp.Symbol]:
+        """Return the leaves that the outputs still depend on with the leaves named in `fixed` at their values."""
+        seen: set[sp.Symbol] = set()
+        stack = list(outputs)
+        while stack:
+            symbol = stack.pop()
+            if symbol in seen or symbol.name in fixed:
+                continue
+            seen.add(symbol)
+            if symbol in self.formulas:
+                formula = self.formulas[symbol]
+                known = {leaf: sp.Number(fixed[leaf.name]) for leaf in formula.inputs if leaf.name in fixed}
+                stack += formula.expr.xreplace(known).free_symbols if known else formula.inputs
+        return frozenset(seen - set(self.formulas))
 
     def inline(self, symbol: sp.Symbol) -> sp.Expr:
         """Return the definition of a symbol with all other definitions put in (for derive alone)."""

@@ -251,7 +251,7 @@ def blocks(
     """
 
     def active(rules: Sequence[PlacedRule]) -> list[PlacedRule]:
-        return [r for r in rules if not any(q.symbol.name in absent for q in (*r.needs.scalars, *r.needs.classes))]
+        return [r for r in rules if not r.without(absent)]
 
     keep, _ = apply_rules(program, active(program.before), {}, setting, tally, ())
     if not keep.all():

@@ -54,6 +54,10 @@ class PlacedRule:
     right: Any
     needs: Needs
 
+    def without(self, absent: frozenset[str]) -> bool:
+        """Return whether the rule does not apply where the leaves named in `absent` are not given."""
+        return any(q.symbol.name in absent for q in (*self.needs.scalars, *self.needs.classes))
+
 
 @dataclass(frozen=True)
 class Step:
@@ -131,6 +135,11 @@ class Program:
             axes = {axis.symbol: axis.name for axis in self.role.axes if axis.codes is None}
             self.needed[wanted] = _needs(self.graph, self.sizes, axes, wanted)
         return self.needed[wanted]
+
+    def ports_read(self, outputs: Iterable[Any], fixed: Mapping[str, float]) -> frozenset[tuple[str, str]]:
+        """Return (part, port) of every port that the outputs still depend on with the leaves in `fixed` at their values."""
+        origins = ((quantity(leaf).origin or "").split(".") for leaf in self.graph.read(outputs, fixed))
+        return frozenset((origin[1], origin[2]) for origin in origins if origin[0] == "part" and len(origin) == 3)
 
     def inner(self, outputs: Iterable[Any]) -> Inner:
         """Return what of the outputs the few axes settle on which most of the arithmetic depends (never the last)."""

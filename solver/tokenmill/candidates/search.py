@@ -19,7 +19,7 @@ from tokenmill.candidates.evaluate import MACHINE, GroupTable, Setting, Tally, b
 from tokenmill.candidates.gather import Gathered, Read, columns_of, gather, plain
 from tokenmill.candidates.program import ONLY, PART, Needs, Program, group_leaves, prepare
 from tokenmill.candidates.quality import below, enough
-from tokenmill.candidates.thrift import cheapest
+from tokenmill.candidates.thrift import cheapest, read_of
 from tokenmill.catalog import Catalog, System
 from tokenmill.catalog_stores import STORE, suits
 from tokenmill.errors import CatalogError, Mistake, ProblemError
@@ -158,10 +158,7 @@ def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[G
     program = prepare(role)
     parts = {name: _search_role(ask, part, left_out) for name, part in role.parts.items()}
     tallies: list[tuple[str, Tally]] = [entry for _, inner in parts.values() for entry in inner]
-    part_rows = {
-        name: cheapest(rows, program, name, ask.problem, ask.offers, ask.power_matters)
-        for name, (rows, _) in parts.items()
-    }
+    thrifty: dict[Any, list[Gathered]] = {}
     settings: list[tuple[str, Context, dict[str, Any]]] = []
     for system in allowed(ask, role):
         try:
@@ -172,11 +169,23 @@ def _search_role(ask: Ask, role: Role, left_out: dict[str, str]) -> tuple[list[G
     def run(setting: tuple[str, Context, dict[str, Any]]) -> tuple[list[Gathered], tuple[str, Tally]]:
         name, context, grids = setting
         tally = Tally()
-        return list(_gather(ask, context, grids, part_rows, tally)), (name, tally)
+        chosen = {part: _thrifty(ask, context, part, rows, thrifty) for part, (rows, _) in parts.items()}
+        return list(_gather(ask, context, grids, chosen, tally)), (name, tally)
 
     with ThreadPoolExecutor(WORKERS) as workers:
         done = list(workers.map(run, settings))
     return [rows for found, _ in done for rows in found], tallies + [tally for _, tally in done]
+
+
+def _thrifty(
+    ask: Ask, context: Context, part: str, rows: list[Gathered], made: dict[Any, list[Gathered]]
+) -> list[Gathered]:
+    """Return the rows of a part that the run needs in its words; `made`: those found so far, by what the run reads."""
+    read = read_of(context.program, part, context.setting.fixed, context.absent)
+    key = (part, *read.items())
+    if key not in made:
+        made[key] = cheapest(rows, read, ask.problem, ask.offers, ask.power_matters)
+    return made[key]
 
 
 def allowed(ask: Ask, role: Role) -> tuple[System, ...]:

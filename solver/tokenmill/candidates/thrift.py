@@ -24,21 +24,21 @@ SIZE = ("ranks", "power_idle", "power_loaded")
 
 
 def cheapest(
-    rows: Sequence[Gathered], program: Program, part: str, problem: Problem, offers: Sequence[Offer], power: bool
+    rows: Sequence[Gathered], read: Mapping[str, bool], problem: Problem, offers: Sequence[Offer], power: bool
 ) -> list[Gathered]:
-    """Return the rows of a part that no cheaper row of any system replaces; `program`: of the run that it is part of.
+    """Return the rows of a part that no cheaper row of any system replaces; `read`: see `read_of`.
 
-    Nothing is dropped where the run reads the size of the part for more than its sum.
+    Where the run reads the size of the part for more than its sum, rows replace those of their system and size alone.
     """
-    read = _read(program, part)
-    if set(read) & set(SIZE):
-        return list(rows)
     plain = {system: _plain(problem, system, offers) for system in {_system(item) for item in rows}}
     compared = [item for item in rows if plain[_system(item)]]
     if len(compared) < 2:
         return list(rows)
-    criteria = np.concatenate([_criteria(item, read, problem, plain[_system(item)], power) for item in compared])
-    kept = pareto(criteria)
+    sized = bool(set(read) & set(SIZE))
+    number = {system: float(at) for at, system in enumerate(dict.fromkeys(map(_system, compared)))}
+    criteria = [_criteria(item, read, problem, plain[_system(item)], power) for item in compared]
+    of = [np.full((item.rows, 1), number[_system(item)] if sized else 0.0) for item in compared]
+    kept = pareto(np.hstack([np.concatenate(of), -np.concatenate(of), np.concatenate(criteria)]))
     found = [item for item in rows if not plain[_system(item)]]
     offset = 0
     for item in compared:
@@ -53,19 +53,24 @@ def _system(rows: Gathered) -> str:
     return str(rows.context.binder.system.id)
 
 
-def _read(program: Program, part: str) -> dict[str, bool]:
-    """Return the ports of a part that the run reads for more than the sums of sizes, and whether more is not worse: in an equality."""
+def read_of(
+    program: Program, part: str, fixed: Mapping[str, float], absent: frozenset[str] = frozenset()
+) -> dict[str, bool]:
+    """Return the ports of a part that the run reads for more than the sums of sizes, and whether more is not worse: in an equality.
+
+    `fixed`: leaves of 0 or 1 in the words of the run, `absent`: leaves that are not given; what falls away with them is not read.
+    """
     ports = [symbol for name, symbol in program.role.ports.items() if name not in SIZE]
-    placed = [rule for step in program.steps for rule in step.rules]
+    placed = [rule for step in program.steps for rule in step.rules if not rule.without(absent)]
     equal = [side for rule in placed if rule.rule.kind == "equal" for side in (rule.left, rule.right)]
     rules = [side for rule in placed for side in (rule.left, rule.right)]
-    both = _ports_of(program, part, equal)
-    return {port: port in both for port in sorted(_ports_of(program, part, [*ports, *rules]))}
+    both = _ports_of(program, part, equal, fixed)
+    found = sorted(_ports_of(program, part, [*ports, *rules], fixed))
+    return {port: port in both or port in SIZE for port in found}
 
 
-def _ports_of(program: Program, part: str, symbols: Sequence[Any]) -> set[str]:
-    origins = ((quantity.origin or "").split(".") for quantity in program.needs(symbols).parts)
-    return {port for _, of, port in origins if of == part}
+def _ports_of(program: Program, part: str, symbols: Sequence[Any], fixed: Mapping[str, float]) -> set[str]:
+    return {port for of, port in program.ports_read(symbols, fixed) if of == part}
 
 
 def _plain(problem: Problem, system: str, offers: Sequence[Offer]) -> list[Offer]:
