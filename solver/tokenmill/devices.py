@@ -15,6 +15,7 @@ from tokenmill_models.stage import StageModel
 SYSTEM = "layout.system"
 PRICED = 'a price under [[hardware.price]], or the market "buy"'
 """What gives a device a price."""
+ALLOWED = "a system of hardware.systems, or of those on offer where that is not given"
 
 
 def every_offer(
@@ -32,7 +33,21 @@ def every_offer(
     had, notes = offers(owned if rest else problem, catalog, further_systems(problem, catalog, stages))
     taken = {offer.system for offer in devices}
     others = [offer for offer in had if offer.system not in taken or offer.kind == "owned"]
-    return [*others, *devices], [*notes, *remarks]
+    offered = [*others, *devices]
+    return offered, [*notes, *remarks, *_idle_tables(problem, catalog, offered)]
+
+
+def _idle_tables(problem: Problem, catalog: Catalog, offered: Collection[Offer]) -> list[Mistake]:
+    """Return a note for each table of a system that is neither asked for nor on offer: nothing reads it."""
+    known = {catalog.system(name).id for name in problem.hardware.systems or ()} | {offer.system for offer in offered}
+    tables = [("hardware.price", "price", price.system) for price in problem.hardware.prices]
+    tables += [("hardware.supply", "supply", supply.system) for supply in problem.hardware.supply]
+    tables += [("scenario.supply", "supply", name) for scenario in problem.scenarios for name in scenario.supply]
+    return [
+        Mistake(place, f"a {what} of {name}, which is not among the systems here: it changes nothing", ALLOWED)
+        for place, what, name in dict.fromkeys(tables)
+        if catalog.system(name).id not in known
+    ]
 
 
 def _devices(problem: Problem, catalog: Catalog, stages: Mapping[str, StageModel]) -> tuple[list[Offer], list[Mistake]]:

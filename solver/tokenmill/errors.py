@@ -58,6 +58,7 @@ class SolverError(TokenmillError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name closest in spelling to `name`, or None where none is close."""
-    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return matches[0] if matches else None
+    """Return the known name closest in spelling to `name`, whatever its case, or None where none is close."""
+    lower = {each.lower(): each for each in known}
+    matches = get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
+    return lower[matches[0]] if matches else None

@@ -136,6 +136,8 @@ def test_a_relative_lends_its_share_as_a_guess():
 def test_unknown_names_are_refused_with_the_nearest():
     with pytest.raises(CatalogError, match=r"hgx-h10.*did you mean 'hgx-h100'"):
         CATALOG.system("hgx-h10")
+    with pytest.raises(CatalogError, match="did you mean 'hgx-h200'"):
+        CATALOG.system("HGX-H200")
     with pytest.raises(CatalogError, match="did you mean 'h100-sxm'"):
         CATALOG.chip("h100-sxn")
     with pytest.raises(CatalogError, match="did you mean 'rail-400g'"):

@@ -11,7 +11,9 @@ from tokenmill.milp.solution import InScenario
 from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective, Plan, Pool, WorkloadPlan
 from tokenmill.plan_trace import answer_nodes
 from tokenmill.problem import Problem, Workload
+from tokenmill.report.html import page
 from tokenmill.report.summary import MOST, summary
+from tokenmill.report.text import render
 from tokenmill.report.text_words import money
 
 OBJECTIVE = Objective("cost", 100.0, "USD", 100.0, 0.0)
@@ -37,6 +39,23 @@ def test_what_holds_it_back_and_what_is_next():
 def test_a_step_down_is_less():
     less = replace(LIMIT, limit="demand of chat", value_of_next=NextUnit(-5.0, 7.0, "units/s"))
     assert any("demand of chat: 5 a second less would save $7.00" in line for line in summary(plan(binding=(less,))))
+
+
+def test_a_limit_whose_next_step_saves_nothing_holds_nothing_back():
+    nothing = replace(LIMIT, limit="demand of chat", value_of_next=NextUnit(-0.1, 0.0, "units/s"))
+    unknown = Bound("power at south", 0.0)
+    for shown in (
+        "\n".join(summary(plan(binding=(nothing,)))),
+        render(plan(binding=(nothing,))),
+        page(plan(binding=(nothing,))),
+    ):
+        assert "less would save" not in shown
+        assert "What holds it back" not in shown
+    both = render(plan(binding=(nothing, unknown, LIMIT)))
+    assert "demand of chat" not in both
+    assert both.index("10.2 kW more would save $7.00") < both.index("power at south")
+    less = replace(LIMIT, value_of_next=NextUnit(-5.0, 7.0, "W"))
+    assert "5.0 W less would save $7.00" in page(plan(binding=(less,)))
 
 
 def test_of_more_than_two_workloads_all_limits_stand_in_one_line():

@@ -109,7 +109,7 @@ def _demand(fresh: Build, steps: Steps) -> list[Binding]:
         lower = steps.arrays.row_lower.copy()
         lower[rows] -= EASED
         saves = steps.saves(replace(steps.arrays, row_lower=lower))
-        if asked is not None and saves is not None:
+        if asked is not None and saves:  # a demand of which a tenth less saves nothing holds nothing back
             found.append(Binding(asked.limit, key, 0.0, asked.unit, -EASED * asked.scale, saves))
     return found
 

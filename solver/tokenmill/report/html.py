@@ -10,7 +10,7 @@ from urllib.parse import quote
 from tokenmill.explain import plugged, value_text
 from tokenmill.plan import Plan, Pool
 from tokenmill.report.html_parts import colour, document, table
-from tokenmill.report.summary import heading, objective_text, worse_text
+from tokenmill.report.summary import heading, holding, saving_text, worse_text
 from tokenmill.report.text import evidence_counts, purchase_rows
 from tokenmill.report.text_pools import delivers, layout_text
 from tokenmill.report.text_words import money, percent, quantity
@@ -152,15 +152,11 @@ def _schedule(pool: Pool) -> Iterator[str]:
 
 
 def _limits(plan: Plan) -> Iterator[str]:
-    if plan.binding:
+    if found := holding(plan):
         yield "<h2>What holds it back</h2><ul>"
-        for bound in plan.binding:
+        for bound in found:
             worth = bound.value_of_next
-            more = (
-                ""
-                if isinstance(worth, str)
-                else (f": {quantity(worth.step, worth.unit)} more would save {objective_text(plan, worth.saves)}")
-            )
+            more = "" if isinstance(worth, str) else f": {saving_text(plan, worth)}"
             yield f"<li>{escape(bound.limit + more)}</li>"
         yield "</ul>"
     if plan.alternatives:

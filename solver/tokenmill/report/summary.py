@@ -86,8 +86,17 @@ def step_text(following: NextUnit) -> str:
 
 def saving_text(plan: Plan, following: NextUnit) -> str:
     """Return a step and what it would save, in words."""
-    saved = objective_text(plan, following.saves) if following.saves > 0.0 else "nothing"
-    return f"{step_text(following)} would save {saved}"
+    return f"{step_text(following)} would save {objective_text(plan, following.saves)}"
+
+
+def holding(plan: Plan) -> list[Bound]:
+    """Return what holds a plan back: limits whose next step saves something, what saves most first, then those not valued."""
+
+    def saves(bound: Bound) -> float:
+        return bound.value_of_next.saves if isinstance(bound.value_of_next, NextUnit) else 0.0
+
+    found = [bound for bound in plan.binding if not isinstance(bound.value_of_next, NextUnit) or saves(bound) > 0.0]
+    return sorted(found, key=saves, reverse=True)
 
 
 def _short(item: Any) -> str:
@@ -239,12 +248,11 @@ def _apart(plan: Plan) -> Iterator[str]:
 
 
 def _held_back(plan: Plan) -> str:
-    valued = [bound for bound in plan.binding if isinstance(bound.value_of_next, NextUnit)]
-    best = max(valued, key=lambda bound: bound.value_of_next.saves, default=None)  # type: ignore[union-attr]
-    if best is not None and isinstance(best.value_of_next, NextUnit):
-        return f"binding: {best.limit}: {saving_text(plan, best.value_of_next)}  [{binding_key(best)}]"
-    if plan.binding:
-        return f"binding: {', '.join(bound.limit for bound in plan.binding[:3])}"
+    held_back = holding(plan)
+    if held_back and isinstance(held_back[0].value_of_next, NextUnit):
+        return f"binding: {held_back[0].limit}: {saving_text(plan, held_back[0].value_of_next)}  [{binding_key(held_back[0])}]"
+    if held_back:
+        return f"binding: {', '.join(bound.limit for bound in held_back[:3])}"
     largest = max(plan.workloads.values(), key=lambda made: sum(pool.chips for pool in made.pools), default=None)
     if largest is None or largest.bottleneck is None:
         return ""

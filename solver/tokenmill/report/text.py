@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from tokenmill.plan import NextUnit, Plan
-from tokenmill.report.summary import heading, saving_text, summary, worse_text
+from tokenmill.report.summary import heading, holding, saving_text, summary, worse_text
 from tokenmill.report.text_pools import SITE, print_runs, print_workload
 from tokenmill.report.text_words import money, print_table, quantity, say
 
@@ -108,16 +108,16 @@ def _cost(console: Console, plan: Plan) -> None:
 
 
 def _binding(console: Console, plan: Plan) -> None:
-    if not plan.binding:
+    found = holding(plan)
+    if not found:
         return
     console.print("\nWhat holds it back")
-    valued = sorted(plan.binding, key=lambda bound: not isinstance(bound.value_of_next, NextUnit))
-    for bound in valued[:MOST_LINES]:
+    for bound in found[:MOST_LINES]:
         line = bound.limit
         if isinstance(bound.value_of_next, NextUnit):
             line += f": {saving_text(plan, bound.value_of_next)}"
         say(console, line)
-    _more(console, len(valued) - MOST_LINES, "limits")
+    _more(console, len(found) - MOST_LINES, "limits")
 
 
 def _more(console: Console, count: int, what: str) -> None:
