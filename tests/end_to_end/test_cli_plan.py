@@ -148,6 +148,11 @@ def test_split_pools_hand_their_cache_over_and_stand_behind_a_router(problems):
         assert f"--disaggregation-mode {role.lower()}" in sglang
         assert f"--{role.lower()} http://${role}:" in sglang
     assert "--pd-disaggregation" in sglang
+    for text in (vllm, sglang, export(plan, "trtllm")):  # two replicas on a host do not meet at one port
+        for start in (8100, 8200):
+            assert f"--port $(({start} + REPLICA))" in text
+    assert "--disaggregation-bootstrap-port $((8998 + REPLICA))" in sglang
+    assert vllm.count("VLLM_NIXL_SIDE_CHANNEL_PORT=") == len(plan.workloads["chat"].pools)
     for text in (vllm, sglang):  # what is no remark is a command that a shell can read
         for command in "\n".join(line for line in text.splitlines() if not line.startswith("#")).split("\n\n"):
             assert shlex.split(command.replace("\\\n", " "))
@@ -197,6 +202,15 @@ def test_what_the_plan_rests_on_is_asked_of_the_engine(plans):
         assert flag in sglang
     for remark in ("# Tokens are drafted (4 a step, by 'a draft')", "# 12 adapters of rank 32", "cuda_graph_config"):
         assert remark in trtllm
+
+
+def test_weights_of_int8_are_asked_for(plans):
+    work = plans["chat"].workloads["chat"]
+    (pool,) = work.pools
+    pool = replace(pool, precision={**pool.precision, "weights": "int8"})
+    plan = replace(plans["chat"], workloads={"chat": replace(work, pools=(pool,))})
+    assert "--quantization compressed-tensors" in export(plan, "vllm")
+    assert "--quantization w8a8_int8" in export(plan, "sglang")
 
 
 def test_drafts_that_were_not_chosen_are_not_asked_for(plans):
