@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -39,7 +39,7 @@ def lines(workload: Workload, limits: Iterable[str], defaults: Mapping[str, Any]
     found = [Line(key, "", values) for key, values in workload.held.items()]
     found += [Line(key, role, values) for role, table in workload.role_held.items() for key, values in table.items()]
     for key in dict.fromkeys(limits):
-        value = workload.values.get(key)
+        value = _stated(workload.values, key)
         if value is not None and value != defaults.get(key) and key not in workload.held:
             found.append(Line(key, "", value))
     return found[:MOST]
@@ -55,8 +55,25 @@ def without(workload: Workload, gone: Iterable[Line], defaults: Mapping[str, Any
             role: {key: values for key, values in table.items() if (role, key) not in keys}
             for role, table in workload.role_held.items()
         },
-        values={key: defaults.get(key) if ("", key) in keys else value for key, value in workload.values.items()},
+        values={
+            key: defaults.get(key) if ("", key) in keys else _left(key, value, keys)
+            for key, value in workload.values.items()
+        },
     )
+
+
+def _stated(values: Mapping[str, Any], key: str) -> Any:
+    """Return what a workload states under a key, or under a word of a table such as ``slo.ttft.p95``."""
+    table, _, word = key.rpartition(".")
+    words = values.get(table)
+    return values[key] if key in values else words.get(word) if isinstance(words, Mapping) else None
+
+
+def _left(key: str, value: Any, gone: Collection[tuple[str, str]]) -> Any:
+    """Return what is left of a value when some of its words are gone; None where it was a table and nothing is."""
+    if not isinstance(value, Mapping):
+        return value
+    return {word: item for word, item in value.items() if ("", f"{key}.{word}") not in gone} or None
 
 
 def blamed(
@@ -94,13 +111,13 @@ def told(
     shortfalls: Sequence[Shortfall], problem: Problem, lacking: Iterable[str], limits: Mapping[str, Iterable[str]],
     defaults: Mapping[str, Mapping[str, Any]], search: Callable[[Problem], Any],
 ) -> tuple[Shortfall, ...]:  # fmt: skip
-    """Return shortfalls of workloads without a layout with the lines of the file that are in the way.
+    """Return shortfalls of workloads without a layout with the lines of the file that are in the way: what would do alone first.
 
     `lacking`: names of such workloads; `limits`, `defaults`: keys of the rules that removed layouts, and the stage's defaults, by
     workload; `search`: the columns of the one workload of a problem.
     """
     found = list(shortfalls)
-    for name in lacking:
+    for name in reversed(tuple(lacking)):
         workload = next(w for w in problem.workloads if w.name == name)
 
         def has_layout(changed: Workload) -> bool:
@@ -112,14 +129,11 @@ def told(
         if not said:
             continue
         freed = {f"workload.{name}.{line.key}" for line in alone}
-        first = True
-        for at, short in enumerate(found):
-            if short.key.split(".")[:2] == ["workload", name]:
-                cure = f"{short.cure}; {said}" if first else short.cure
-                first = False
-                found[at] = replace(
-                    short, cure=cure, alone_would_do=True if short.key in freed else short.alone_would_do
-                )
+        own = [short for short in found if short.key.split(".")[:2] == ["workload", name]]
+        own = [replace(short, alone_would_do=True) if short.key in freed else short for short in own]
+        own.sort(key=lambda short: short.alone_would_do is not True)
+        own[:1] = [replace(short, cure=f"{short.cure}; {said}") for short in own[:1]]
+        found = [*own, *(short for short in found if short.key.split(".")[:2] != ["workload", name])]
     return tuple(found)
 
 

@@ -6,12 +6,13 @@ import pytest
 
 from cross_check.toys import YEAR, pool, pool_column, problem, rent, run, solve
 from tokenmill.candidates.columns import Column, CouplingEnd, CouplingUse, OperatingPoint, WorkloadColumns
+from tokenmill.milp.solution import Shortfall
 from tokenmill.problem import Supply, Workload
-from tokenmill.releases import Line, blamed, lines, without
+from tokenmill.releases import Line, blamed, lines, told, without
 
 WORKLOAD = Workload(
     "chat", "toy", held={"layout.tp": (2,), "layout.zero": (0,), "layout.pp": (1,)},
-    role_held={"decode": {"precision.kv": ("fp8",)}}, values={"slo.tpot.p95": 0.01, "engine.chunk": 512},
+    role_held={"decode": {"precision.kv": ("fp8",)}}, values={"slo.tpot": {"p95": 0.01, "p99": 1.0}, "engine.chunk": 512},
 )  # fmt: skip
 
 
@@ -20,7 +21,7 @@ def able(*conflicts):
 
     def search(workload):
         held = {*workload.held, *(key for table in workload.role_held.values() for key in table)}
-        held |= {key for key, value in workload.values.items() if key.startswith("slo.") and value is not None}
+        held |= {f"slo.tpot.{word}" for word in workload.values["slo.tpot"] or ()}
         return not any(set(conflict) <= held for conflict in conflicts)
 
     return search
@@ -41,6 +42,30 @@ def test_one_line_alone_is_to_blame():
     alone, together = blamed(WORKLOAD, every, {}, able({"slo.tpot.p95"}))
     assert [line.text for line in alone] == ["slo.tpot.p95 = 0.01"]
     assert together == []
+
+
+def test_a_limit_of_one_percentile_goes_alone():
+    rest = without(WORKLOAD, [Line("slo.tpot.p95", "", 0.01)], {}).values["slo.tpot"]
+    assert rest == {"p99": 1.0}
+    both = [Line("slo.tpot.p95", "", 0.01), Line("slo.tpot.p99", "", 1.0)]
+    assert without(WORKLOAD, both, {}).values["slo.tpot"] is None
+
+
+def test_what_would_do_alone_is_told_first():
+    asked = problem(replace(WORKLOAD, held={}, role_held={}))
+    missing = [
+        Shortfall("workload.chat.engine.batch", "memory.kv", 1.6e10, "B", None, "change engine.batch"),
+        Shortfall("workload.chat.slo.tpot.p95", "tpot.p95", 0.02, "s", None, "change slo.tpot.p95"),
+    ]
+
+    def search(changed):
+        kept = "p95" in changed.workloads[0].values["slo.tpot"]
+        return pool() if kept else pool(pool_column())
+
+    found = told(missing, asked, ["chat"], {"chat": ["slo.tpot.p95"]}, {"chat": {}}, search)
+    assert [short.key for short in found] == ["workload.chat.slo.tpot.p95", "workload.chat.engine.batch"]
+    assert found[0].alone_would_do
+    assert found[0].cure == "change slo.tpot.p95; without slo.tpot.p95 = 0.01 there are layouts"
 
 
 def test_any_of_two_that_exclude_one_another_alone_would_do():

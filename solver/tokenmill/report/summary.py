@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tokenmill.milp.alternatives import had
-from tokenmill.milp.solution import Had
+from tokenmill.milp.solution import Had, Shortfall
 from tokenmill.plan import Alternative, Bound, NextUnit, Plan, Pool, WorkloadPlan
 from tokenmill.report.text_pools import LATENCIES, layout_text, may_not_fit
 from tokenmill.report.text_words import cut, money, percent, quantity
@@ -33,7 +33,10 @@ def summary(plan: Plan) -> list[str]:
     """Return a plan in at most ten lines, most telling first."""
     lines = heading(plan)
     if plan.objective.value is None:
-        return lines + [_short(item) for item in plan.infeasible[: MOST - len(lines)]]
+        said: dict[tuple[str, str], str] = {}  # what several roles miss stands there once
+        for item in plan.infeasible:
+            said.setdefault((item.key, _missed(item)), _short(item))
+        return (lines + list(said.values()))[:MOST]
     body = [_decision(plan), *_workloads(plan), *_cost(plan), _held_back(plan), *_apart(plan), *_next(plan)]
     return (lines + [line for line in body if line])[:MOST]
 
@@ -99,10 +102,13 @@ def holding(plan: Plan) -> list[Bound]:
     return sorted(found, key=saves, reverse=True)
 
 
-def _short(item: Any) -> str:
+def _missed(item: Shortfall) -> str:
+    return item.limit.partition(" (")[0]
+
+
+def _short(item: Shortfall) -> str:
     amount = "" if item.shortfall is None else f" by {quantity(item.shortfall, item.unit)}"
-    what = item.limit.partition(" (")[0]
-    return cut(f"in the way: {item.key}: {what} is missed{amount}; {item.cure}")
+    return cut(f"in the way: {item.key}: {_missed(item)} is missed{amount}; {item.cure}")
 
 
 def _decision(plan: Plan) -> str:

@@ -133,8 +133,8 @@ def _alternatives(console: Console, plan: Plan) -> None:
 
 
 def _infeasible(console: Console, plan: Plan) -> None:
-    # memory, time and money before rules of shape, which only say what layouts there are
-    ordered = sorted(plan.infeasible, key=lambda short: short.unit in ("", "1"))
+    # what would do alone, then memory, time and money before rules of shape, which only say what layouts there are
+    ordered = sorted(plan.infeasible, key=lambda short: (short.alone_would_do is not True, short.unit in ("", "1")))
     for short in ordered[:MOST_LINES]:
         amount = "" if short.shortfall is None else f" by {quantity(short.shortfall, short.unit)}"
         alone = {True: " Easing it alone would do.", False: " Easing it alone would not do.", None: ""}[
