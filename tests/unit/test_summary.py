@@ -8,7 +8,7 @@ import pytest
 from tokenmill.explain import explain
 from tokenmill.fleet import with_margins
 from tokenmill.milp.solution import InScenario
-from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective, Plan, Pool, WorkloadPlan
+from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective, Plan, Pool, RunRecord, WorkloadPlan
 from tokenmill.plan_trace import answer_nodes
 from tokenmill.problem import Problem, Workload
 from tokenmill.report.html import page
@@ -34,6 +34,21 @@ def test_what_holds_it_back_and_what_is_next():
     lines = summary(plan())
     assert "binding: power at north: 10.2 kW more would save $7.00  [binding.hardware.site.north.power]" in lines
     assert "runner-up: without north: 3 node (buy): $8.00 more, $108.00 in all  [alternatives.1]" in lines
+
+
+@pytest.mark.parametrize(
+    ("gap", "first"), [(None, "by how much is unknown"), (0.96, "by up to 96% of this one"), (0.05, None)]
+)
+def test_a_plan_far_from_proof_says_first_that_the_search_was_cut_short(gap, first):
+    cut = replace(plan(), status="feasible", run=RunRecord(limit="time"), objective=replace(OBJECTIVE, gap=gap))
+    lines = summary(cut)
+    assert len(lines) <= MOST
+    assert lines[0].startswith("CUT SHORT by the time") == (first is not None)
+    assert first is None or first in lines[0]
+    assert ("gap unknown" in "\n".join(lines)) == (gap is None)
+    assert "CUT SHORT" not in "\n".join(summary(plan()))
+    assert "<h1>Plan</h1>" in page(cut)
+    assert ("CUT SHORT" in page(cut)) == (first is not None)
 
 
 def test_a_step_down_is_less():

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from tokenmill.explain import plugged, value_text
 from tokenmill.plan import Plan, Pool
 from tokenmill.report.html_parts import colour, document, table
-from tokenmill.report.summary import heading, holding, saving_text, worse_text
+from tokenmill.report.summary import heading, holding, saving_text, title, worse_text
 from tokenmill.report.text import evidence_counts, purchase_rows
 from tokenmill.report.text_pools import delivers, layout_text
 from tokenmill.report.text_words import money, percent, quantity
@@ -29,18 +29,18 @@ NOT_PARTS = ("total", "capacity", "allocated", "reserved", "usable")
 
 def page(plan: Plan) -> str:
     """Return a plan as a self-contained HTML page (no script, no network)."""
-    first, *rest = heading(plan)
+    name = title(plan)
     parts = [
-        f"<h1>{escape(first)}</h1>",
-        *(f"<p>{escape(line)}</p>" for line in rest),
+        f"<h1>{escape(name)}</h1>",
+        *(f"<p>{escape(line)}</p>" for line in heading(plan) if line != name),
         *_infeasible(plan),
         *_money(plan),
-        *(part for name, work in plan.workloads.items() for part in _workload(plan, name, work)),
+        *(part for workload, work in plan.workloads.items() for part in _workload(plan, workload, work)),
         *_limits(plan),
         *_trust(plan),
         *_figures(plan),
     ]
-    return document(first, STYLE, parts)
+    return document(name, STYLE, parts)
 
 
 def _bar(parts: Mapping[str, float], whole: float, words: Mapping[str, str]) -> str:

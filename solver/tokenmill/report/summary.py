@@ -17,6 +17,8 @@ from tokenmill.report.text_words import cut, money, percent, quantity
 MOST, SHOWN = 10, 2
 NONE = 1e-9
 """Gap under which nothing is left to prove: the solver's own tolerance."""
+FAR = 0.1
+"""Gap over which a plan that was cut short is said to be so before anything else."""
 PROVEN = "Proven: nothing better exists."
 ENDINGS = {
     "optimal": "Proven to within {gap} of the best there is.",
@@ -41,13 +43,26 @@ def summary(plan: Plan) -> list[str]:
     return (lines + [line for line in body if line])[:MOST]
 
 
+def title(plan: Plan) -> str:
+    """Return what a plan is called: the title of its problem."""
+    return str(plan.problem.get("title") or "Plan")
+
+
 def heading(plan: Plan) -> list[str]:
-    """Return the title, how the solve ended, and the objective with its value."""
-    lines = [str(plan.problem.get("title") or "Plan"), _ending(plan)]
+    """Return the title, how the solve ended, and the objective with its value; first of all that the search was cut short."""
+    lines = [*_caution(plan), title(plan), _ending(plan)]
     if plan.objective.value is not None:
         name, value = plan.objective.name.replace("_", " "), objective_text(plan, plan.objective.value)
         lines.append(f"{name}: {value}{_expected(plan)}  [objective]")
     return lines
+
+
+def _caution(plan: Plan) -> Iterator[str]:
+    """Yield that a plan may be far from the best, where it was cut short that far from proof."""
+    gap, limit = plan.termination.gap, plan.termination.limit or "limit"
+    if plan.status == "feasible" and (gap is None or gap > FAR):
+        far = "by how much is unknown" if gap is None else f"by up to {percent(gap)} of this one"
+        yield f"CUT SHORT by the {limit}: a better plan may exist, {far}. Allow more time before acting on this one."
 
 
 def _scenarios(plan: Plan) -> list[str]:
@@ -68,7 +83,8 @@ def _ending(plan: Plan) -> str:
     gap = "an unknown gap" if left is None else percent(left)
     proven = plan.status == "optimal" and not left
     how = PROVEN if proven else ENDINGS[plan.status].format(gap=gap, limit=ended.limit or "limit")
-    return f"status {plan.status}, gap {'none' if left is None else percent(left)}. {how}"
+    lacks = "unknown" if plan.status == "feasible" else "none"
+    return f"status {plan.status}, gap {lacks if left is None else percent(left)}. {how}"
 
 
 def objective_text(plan: Plan, value: float) -> str:
