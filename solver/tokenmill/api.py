@@ -56,31 +56,43 @@ def solve_found(
     next best plans.
     """
     from tokenmill import fleet
-    from tokenmill.cost_apart import with_costs_apart
-    from tokenmill.fleet_spares import told
-    from tokenmill.plan_build import build_plan
+    from tokenmill.milp.highs import kept_from_stops, stop_is_asked
 
     start = time.perf_counter()
     asked, problem = problem, fleet.planned(problem)
     found = prepare(problem, catalog, searches)
     fleet.adapt(problem, found)
     limit = problem.time_limit if time_limit is None else _seconds(time_limit)
-    solution, found.searched, outcome = reduce(
-        lambda best, case: case if _better(case[0], best[0]) else best,
-        _of_cases(problem, found, limit, problem.gap if gap is None else gap, explained),
-    )
-    found.demand |= outcome
+    with kept_from_stops():
+        solution, found.searched, outcome = reduce(
+            lambda best, case: case if _better(case[0], best[0]) else best,
+            _of_cases(problem, found, limit, problem.gap if gap is None else gap, explained),
+        )
+        found.demand |= outcome
+        plan = _built(asked, problem, found, solution, start)
+    plan = _in_the_way(plan, problem, found, catalog)
+    if not stop_is_asked():
+        plan = fleet.price_of_robustness(
+            asked,
+            plan,
+            lambda bare: solve_found(bare, time_limit=time_limit, gap=gap, catalog=catalog, explained=False)[0],
+        )
+    return plan, found, solution
+
+
+def _built(asked: Problem, problem: Problem, found: Found, solution: Any, start: float) -> Plan:
+    """Return the plan of a solution, with its costs apart and its spares; `start`: when the solve began [s]."""
+    from tokenmill import fleet
+    from tokenmill.cost_apart import with_costs_apart
+    from tokenmill.fleet_spares import told
+    from tokenmill.plan_build import build_plan
+
     evaluated = evaluate_solution(found, solution)
     seconds = time.perf_counter() - start
     plan = build_plan(asked, solution, found, evaluated, seconds, fleet.other_plans(solution))
     plan = with_costs_apart(fleet.with_margins(asked, plan))
     columns = {c.key: c for s in found.searched for own in s.columns.columns.values() for c in own}
-    plan = told(plan, problem, columns, solution.runs, found.offers)
-    plan = _in_the_way(plan, problem, found, catalog)
-    plan = fleet.price_of_robustness(
-        asked, plan, lambda bare: solve_found(bare, time_limit=time_limit, gap=gap, catalog=catalog, explained=False)[0]
-    )
-    return plan, found, solution
+    return told(plan, problem, columns, solution.runs, found.offers)
 
 
 def _of_cases(
@@ -90,6 +102,7 @@ def _of_cases(
     from tokenmill import fleet
     from tokenmill.closed_loop import cases
     from tokenmill.milp.formulation import solve_programme
+    from tokenmill.milp.highs import stop_is_asked
 
     spent = 0.0
     for searched, outcome in cases(problem, found.searched, found.stages):
@@ -109,6 +122,8 @@ def _of_cases(
         )
         spent += time.perf_counter() - began
         yield solution, searched, outcome
+        if stop_is_asked():
+            return
 
 
 def _in_the_way(plan: Plan, problem: Problem, found: Found, catalog: Catalog | None) -> Plan:

@@ -48,6 +48,25 @@ def test_ctrl_c_without_a_plan_is_exit_code_3(tmp_path, capsys, monkeypatch):
     assert "stopped before there was a plan" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("place", "code"), [("evaluate_solution", 0), ("_of_cases", 3)])
+def test_ctrl_c_once_the_solver_has_answered_still_gives_the_plan(place, code, tmp_path, capsys, monkeypatch):
+    """The answer is in hand when its plan is made of it; before the first programme nothing is."""
+    whole = getattr(api, place)
+
+    def interrupted(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return whole(*arguments)
+
+    monkeypatch.setattr(api, place, interrupted)
+    (tmp_path / "p.toml").write_text(CHAT.format(price="$2/h"))
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["solve", str(tmp_path / "p.toml")]) == code
+    said = capsys.readouterr()
+    assert ("status optimal" in said.out) == (code == 0)
+    assert ("stopped before there was a plan" in said.err) == (code == 3)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_ctrl_c_while_a_plan_is_written_leaves_it_whole(tmp_path, capsys, monkeypatch):
     """A plan in hand is exit code 0, also after Ctrl-C (contract), and no file of it is missing or cut."""
     whole = html.page

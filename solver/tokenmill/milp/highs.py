@@ -29,7 +29,7 @@ from tokenmill.milp.scaling import Scaled, scale
 
 SMALLEST, LARGEST = 1e-9, 1e15
 _threads_of_process: list[int] = []
-_stop = Event()
+_stop, _in_hand = Event(), Event()
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,8 @@ def solve_arrays(
         _accept(solver, solver.setOptionValue("presolve", "off"), "presolve off")
         _accept(solver, solver.run(), "the solve")
     outcome = replace(_read(solver, bool(arrays.integer.any()), gap), seconds=perf_counter() - began)
+    if outcome.values is not None:
+        _in_hand.set()
     return _unscaled(outcome, scaled, arrays, whole, kept)
 
 
@@ -318,11 +320,38 @@ def _tell(solver: Any, objective: float) -> None:
 def forget_stop() -> None:
     """Begin anew: a wish to stop was for what ran before."""
     _stop.clear()
+    _in_hand.clear()
 
 
 def stop_is_asked() -> bool:
     """Tell whether the user asked to stop (Ctrl-C) since the beginning: the best plan in hand is the answer."""
     return _stop.is_set()
+
+
+@contextmanager
+def kept_from_stops() -> Iterator[None]:
+    """Let Ctrl-C that comes between the solver's answer and a plan made of it stop further searches, and lose nothing.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At Ctrl-C while there is no answer yet.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def asked(*_: Any) -> None:
+        _stop.set()
+        if not _in_hand.is_set():
+            raise KeyboardInterrupt
+
+    forget_stop()
+    before = signal(SIGINT, asked)
+    try:
+        yield
+    finally:
+        signal(SIGINT, before)
 
 
 @contextmanager
