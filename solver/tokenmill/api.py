@@ -221,8 +221,15 @@ def catalog_for(problem: Problem, catalog: Catalog | None) -> Catalog:
 
 
 def prepare(problem: Problem, catalog: Catalog | None = None, searches: Searches | None = None) -> Found:
-    """Return offers, arcs, demand and pruned columns of a problem (everything before the programme)."""
+    """Return offers, arcs, demand and pruned columns of a problem (everything before the programme).
+
+    Raises
+    ------
+    ProblemError
+        For what the product cannot do, and for a demand that could not be told from none.
+    """
     from tokenmill.closed_loop import closed
+    from tokenmill.faint import faint
     from tokenmill.nearness import search_near
     from tokenmill.searches import Searches
     from tokenmill.topology import site_graph
@@ -232,6 +239,7 @@ def prepare(problem: Problem, catalog: Catalog | None = None, searches: Searches
     systems = tuple(data.system(name) for name in dict.fromkeys(offer.system for offer in found.offers))
     network = data.network(hardware.fabric) if hardware.fabric else None
     found.arcs = site_graph([s.name for s in hardware.sites], systems, hardware.wan, network).arcs()
+    mistakes: list[Mistake] = []
     for workload in problem.workloads:
         ask = ask_of(problem, workload, data, found.offers)
         stage = found.stages[workload.name] = ask.stage
@@ -241,6 +249,9 @@ def prepare(problem: Problem, catalog: Catalog | None = None, searches: Searches
             found.demand[workload.name] = np.ones((problem.horizon.periods, len(problem.horizon.slices)))
         elif stage.demand is not None:
             found.demand[workload.name] = demand_of(problem, workload, stage)
+            mistakes += faint(found.searched[-1].columns, found.demand[workload.name], stage.demand.rate)
+    if mistakes:
+        raise ProblemError(mistakes)
     return found
 
 
