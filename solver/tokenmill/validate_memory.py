@@ -109,7 +109,7 @@ def _unusable(row: Row) -> str:
         "no peak is stated": not row["peak_mem_gb"] and row["fits"] != "no",
         "weights of 2 or 8 bits": row["quant_bits"] not in ("4", "16"),
         "a rounded figure of another run than the row's": row["framework"] == "axolotl",
-        "one source whose rows contradict each other at equal tokens": row["group"] == "lf-wiki",
+        "the batch is inferred, and rows of the same page that state theirs contradict it": "batch inferred" in row["exactness"],
         "the optimiser steps inside the backward pass, or states or activations wait in host memory by a scheme of the tool": any(word in row["setting"] for word in CUMULATIVE)
         or (tool == "torchtune" and row["method"] == "full" and not row["recompute"]),
         "examples of unstated lengths": "baseline" in row["setting"] or tool.endswith("(Jul 2024)"),  # too long to fit as stated
@@ -150,7 +150,7 @@ def _case(row: Row, tool: Mapping[str, Any]) -> Case:
         method = "qlora"
     weights = tool.get("weights", "bf16")
     kept = tool.get("gradients", weights)
-    flash = row["model"] not in tool.get("plain_attention", ())
+    flash = row["model"] not in tool.get("plain_attention", ()) and row["setting"] != "plain attention"
     return Case(
         row["row_id"], row["accelerator"], row["group"], ROOM, _model(row["model"]),
         {

@@ -24,7 +24,7 @@ def pooled(evaluation: Evaluation, metric: str) -> Score:
 
 def test_peak_memory_is_predicted(evaluation: Evaluation) -> None:
     one = pooled(evaluation, "peak_memory")
-    assert one.count >= 220
+    assert one.count >= 218
     assert one.median_error is not None
     assert one.median_error <= 0.07
     assert one.bias is not None
@@ -40,9 +40,9 @@ def test_peak_memory_is_predicted(evaluation: Evaluation) -> None:
 def test_what_fits_is_told(evaluation: Evaluation) -> None:
     one = pooled(evaluation, "fits")
     assert one.false_fit is not None
-    assert one.false_fit <= 0.23  # two of nine; 20% is the aim
+    assert one.false_fit <= 0.2
     assert one.false_no_fit is not None
-    assert one.false_no_fit <= 0.025  # five of 227; 2% is the aim
+    assert one.false_no_fit <= 0.025  # five of 218; 2% is the aim
 
 
 def test_every_row_is_used_or_has_a_reason(evaluation: Evaluation) -> None:
