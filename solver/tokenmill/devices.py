@@ -34,7 +34,24 @@ def every_offer(
     taken = {offer.system for offer in devices}
     others = [offer for offer in had if offer.system not in taken or offer.kind == "owned"]
     offered = [*others, *devices]
-    return offered, [*notes, *remarks, *_idle_tables(problem, catalog, offered)]
+    return offered, [*notes, *remarks, *_in_a_building(problem, stages), *_idle_tables(problem, catalog, offered)]
+
+
+def _in_a_building(problem: Problem, stages: Mapping[str, StageModel]) -> list[Mistake]:
+    """Return a note for each site whose PUE devices share with servers: at their users' there is no building around them."""
+    users = [(workload, named(workload, stages[workload.stage])) for workload in problem.workloads]
+    if all(devices for _, devices in users):
+        return []
+    return [
+        Mistake(
+            f"hardware.site.{site.name}.pue",
+            f"{site.pue:g}, by which the energy of {', '.join(devices)} is counted too: they stand with users",
+            f'a site with pue = 1.0 for them, which the workload {workload.name} names: sites = ["..."]',
+        )
+        for site in problem.hardware.sites
+        for workload, devices in users
+        if devices and site.pue != 1.0 and site.name in (workload.sites or (site.name,))
+    ]
 
 
 def _idle_tables(problem: Problem, catalog: Catalog, offered: Collection[Offer]) -> list[Mistake]:

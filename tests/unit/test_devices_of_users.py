@@ -39,8 +39,25 @@ def test_a_device_has_no_building_around_it_unless_the_file_says_so(more, pue):
 
 def test_a_server_beside_the_device_keeps_its_building():
     more = '[[workload]]\nname = "s"\nstage = "serving"\nmodel = "llama-3.1-8b"\n[workload.demand]\nrequests_per_second = 1.0\ninput_tokens = 100\noutput_tokens = 100\n'
-    (site,) = problem(more=more).hardware.sites
+    beside = problem(more=more)
+    (site,) = beside.hardware.sites
     assert site.pue == 1.3
+    (told,) = [note for note in api.offered(beside).notes if note.key == "hardware.site.site.pue"]
+    assert "rtx-4090" in told.found
+    assert told.found.startswith("1.3, ")
+
+
+def test_devices_alone_or_at_a_site_without_a_building_need_no_word_on_it():
+    server = '[[workload]]\nname = "s"\nstage = "serving"\nmodel = "llama-3.1-8b"\n[workload.demand]\nrequests_per_second = 1.0\ninput_tokens = 100\noutput_tokens = 100\n'
+    home = '[[hardware.site]]\nname = "flat"\npue = 1.0\n'
+    apart = (
+        home
+        + '[[hardware.site]]\nname = "hall"\n'
+        + server.replace("[workload.demand]", 'sites = ["hall"]\n[workload.demand]')
+    )
+    named = TWO.format(objective="", more=apart).replace('stage = "edge"', 'stage = "edge"\nsites = ["flat"]')
+    for asked in (problem(), problem(more=home + server), load_problem(named)):
+        assert not [note for note in api.offered(asked).notes if note.key.endswith(".pue")]
 
 
 def test_a_device_without_a_price_is_not_held_against_one_that_has_one():
