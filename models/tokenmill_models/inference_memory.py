@@ -31,7 +31,7 @@ EXPERT_TOKENS = constant(
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of the fullest rank [B] and what follows: `room` for KV, `kv_tokens`, `max_batch` of a replica [1]."""
+    """Bytes of the fullest rank [B] and what follows: `room` for KV, that of a sequence and of a `token`, `kv_tokens`, `max_batch` of a replica [1]."""
 
     weights: sp.Symbol
     activations: sp.Symbol
@@ -40,6 +40,7 @@ class Memory:
     total: sp.Symbol
     allocated: sp.Symbol
     sequence: sp.Symbol
+    token: sp.Symbol
     kv_tokens: sp.Symbol
     max_batch: sp.Symbol
 
@@ -70,7 +71,7 @@ def define_memory(graph: Graph, arch: Architecture, tokens: sp.Expr, context: sp
     )  # fmt: skip
     token = graph.let("kv_token", "B", "KV bytes a token of a sequence on a rank", sequence / cached)
     return Memory(
-        weights=weights, activations=activations, reserve=reserve, room=room, sequence=sequence,
+        weights=weights, activations=activations, reserve=reserve, room=room, sequence=sequence, token=token,
         total=graph.let("memory_total", "B", "memory of the fullest rank", weights + activations + reserve + room + leaf.outside),
         allocated=graph.let("memory_allocated", "B", "memory of tensors", weights + activations + room),
         kv_tokens=graph.let(

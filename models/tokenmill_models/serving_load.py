@@ -8,7 +8,10 @@ import sympy as sp
 
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.formula import Graph, Source, maximum, minimum
-from tokenmill_models.queueing import ONE_PERCENTILE
+from tokenmill_models.inference_memory import Memory
+from tokenmill_models.operations_attention import cache_share
+from tokenmill_models.queueing import ONE_PERCENTILE, RHO_STATED, define_wait
+from tokenmill_models.roofline import W
 from tokenmill_models.speculation import kept
 from tokenmill_models.symbols import declare
 
@@ -18,6 +21,13 @@ INSPECTION = Source(
 TAILS = Source(
     "independent excesses add by squares, as standard deviations do; exact for normal parts",
     ("the median adds the signed differences",),
+)
+CROWD = Source(
+    "birth and death with a pace that falls by what runs: n requests leave at n/(N(a + b n)) a second, so P(n)/P(n-1) = q (1 + a/(b n)), q = rate N b",
+    (
+        "that is a negative binomial distribution: its variance is 1/(1-q) of its mean, as if c(1-q) slots were had apart",
+        "while all slots are held a request takes N(a + b c), and those who wait leave at c/(N(a + b c)): the wait of c(1-q) such servers",
+    ),
 )
 YIELDS = {
     "cost_per_token": {
@@ -122,3 +132,31 @@ def prefill_steps(tokens: sp.Expr, budget: sp.Expr) -> sp.Expr:
 def computed_percentile(word: str) -> sp.Expr:
     """Prompt tokens to compute at a percentile of the prompt lengths."""
     return maximum(1, leaf.input_percentiles[word] * (1 - leaf.prefix_hit))
+
+
+def slot_wait(
+    graph: Graph, request: Request, memory: Memory, hold: sp.Symbol, brought: sp.Expr | int = 0
+) -> dict[str, sp.Expr]:
+    """Define how long a request of open arrivals waits for a slot that each is held for `hold` [s] in the mean: mean and percentiles [s].
+
+    Steps last longer by the cache that every sequence more reads, and by the time `brought` [s] that its prompt asks of each of its steps.
+    """
+    slots, running = maximum(1, memory.max_batch), leaf.batch
+    read = memory.token * request.context / (W * cache_share * leaf.attention_dp)
+    slope = graph.let(
+        "slot_slope", "s", "time that a running sequence more adds to a step of a replica's groups",
+        read + brought / leaf.groups,
+    )  # fmt: skip
+    crowd = graph.let(
+        "slot_crowding", "1", "share by which a request's stay grows where twice as many run",
+        minimum(RHO_STATED, running * request.steps * slope / hold), source=CROWD,
+    )  # fmt: skip
+    full = graph.let(
+        "slot_time_full", "s", "time a request holds a slot while all are held",
+        hold * (1 + crowd * maximum(0, slots / running - 1)), source=CROWD,
+    )  # fmt: skip
+    apart = graph.let(
+        "slots_apart", "1", "slots that independent requests would wait as long for", slots * (1 - crowd), source=CROWD
+    )
+    wait = define_wait(graph, "slot", running / slots, apart, full, leaf.arrival_cv**2, leaf.output_cv**2)
+    return {word: (1 - request.closed) * symbol for word, symbol in wait.items()}

@@ -37,6 +37,7 @@ from tokenmill_models.serving_load import (
     define_request,
     prefill_steps,
     running_context,
+    slot_wait,
 )
 from tokenmill_models.serving_open import Moments, Pace, define_moments, first_times, token_mean, token_quantiles
 from tokenmill_models.speculation import checked, draft_time, kept, with_draft
@@ -231,9 +232,7 @@ def _first_token(
 def _slot_wait(graph: Graph, request: Request, steady: Steady, memory: Memory) -> dict[str, sp.Expr]:
     """Define how long a request of open arrivals waits for a slot."""
     hold = graph.let("slot_time", "s", "time a request holds a slot", steady.occupied + request.steps * steady.step)
-    slots = maximum(1, memory.max_batch)
-    slot = define_wait(graph, "slot", leaf.batch / slots, slots, hold, leaf.arrival_cv**2, leaf.output_cv**2)
-    return {word: (1 - request.closed) * wait for word, wait in slot.items()}
+    return slot_wait(graph, request, memory, hold, steady.token_time * request.computed / request.steps)
 
 
 def _sent_late(graph: Graph, request: Request) -> sp.Symbol:

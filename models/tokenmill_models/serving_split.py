@@ -27,7 +27,14 @@ from tokenmill_models.serving_figures import (
     pool_ports,
 )
 from tokenmill_models.serving_images import with_images
-from tokenmill_models.serving_load import Request, combine, computed_percentile, define_request, prefill_steps
+from tokenmill_models.serving_load import (
+    Request,
+    combine,
+    computed_percentile,
+    define_request,
+    prefill_steps,
+    slot_wait,
+)
 from tokenmill_models.serving_transfer import TRANSFER, hidden_rule, transfer_delay
 from tokenmill_models.speculation import checked, draft_time, kept, with_draft
 from tokenmill_models.stage import Role, Rule
@@ -48,22 +55,19 @@ def decode_role(arch: Architecture) -> Role:
     memory = define_memory(graph, arch, request.group_batch, request.context)
     step = graph.let("step_time", "s", "time of a step", plain.time)
     hold = graph.let("slot_time", "s", "time a request holds a slot", request.steps * step)
-    slots = maximum(1, memory.max_batch)
-    wait = define_wait(graph, "slot", leaf.batch / slots, slots, hold, leaf.arrival_cv**2, leaf.output_cv**2)
-    open_loop = 1 - request.closed
+    waits = slot_wait(graph, request, memory, hold)
     sent = transfer_delay(graph, arch)
     tpot = {
         word: graph.let(
             f"tpot_{word}", "s", f"{word} time per output token",
-            step / kept(graph) + (open_loop * symbol + sent[word]) / request.answer, source=DISTSERVE,
+            step / kept(graph) + (symbol + sent[word]) / request.answer, source=DISTSERVE,
             assumes=("the transfer of the KV cache and the wait for a slot are spread over the answer",),
         )
-        for word, symbol in wait.items()
+        for word, symbol in waits.items()
     }  # fmt: skip
     answer = {"mean": hold} | {
         word: maximum(0, leaf.output_percentiles[word] - 1) * step / kept(graph) for word in ONE_PERCENTILE
     }
-    waits = {word: open_loop * symbol for word, symbol in wait.items()}
     written = combine(graph, "written", "time from first to last token", [waits, sent, answer], sp.Integer(0))
     rate = graph.let(
         "rate", "1/s", "requests a second that a replica sustains",
