@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tokenmill.milp.solution import InScenario, Purchase, Solution
 from tokenmill.plan import Alternative, Bound, Cost, NextUnit, Objective
 from tokenmill.plan_trace_energy import energy_nodes
-from tokenmill.trace import ClassFigures, Node, prefixed, row, total
+from tokenmill.trace import ClassFigures, Node, adds_up, prefixed, row, total
 
 RENTED = ("on-demand", "spot", "reserved-1y", "reserved-3y")
-CLOSE = 1e-9
 
 
 def plan_trace(
@@ -193,42 +192,39 @@ def _purchase_nodes(solution: Solution) -> dict[str, Node]:
 
 def _capital_rows(solution: Solution, value: float, operations: float) -> list[Node]:
     """Return the rows (purchases, less their upkeep) that add up to the capital; none where they do not."""
-    rows = [
-        row(_purchase_label(item), item.cost, "USD", f"purchases[{at}].cost", item.price_source, "datasheet")
-        for at, item in enumerate(solution.purchases)
-        if item.market == "buy"
-    ]
+    rows = _purchase_rows(solution, lambda item: item.market == "buy")
     if operations:
         rows.append(row("of it operations", -operations, "USD", "cost.by_kind.operations"))
-    return rows if rows and abs(sum(each["value"] for each in rows) - value) <= CLOSE * max(1.0, abs(value)) else []
+    return _that_add_up([rows], value)
 
 
 def _storage_rows(solution: Solution, value: float, stores: frozenset[str]) -> list[Node]:
     """Return the rows (what is rented of stores) that add up to the cost of storage; none where they do not."""
-    rows = [
-        row(_purchase_label(item), item.cost, "USD", f"purchases[{at}].cost", item.price_source, "datasheet")
-        for at, item in enumerate(solution.purchases)
-        if item.market in RENTED and item.system in stores
-    ]
-    return rows if rows and abs(sum(each["value"] for each in rows) - value) <= CLOSE * max(1.0, abs(value)) else []
+    return _that_add_up([_purchase_rows(solution, lambda item: item.market in RENTED and item.system in stores)], value)
 
 
 def _rent_rows(solution: Solution, value: float, stores: frozenset[str]) -> list[Node]:
     """Return the rows (purchases, runs, or both) that add up to the rent; none where they do not."""
-    bought = [
-        row(_purchase_label(item), item.cost, "USD", f"purchases[{at}].cost", item.price_source, "datasheet")
-        for at, item in enumerate(solution.purchases)
-        if item.market in RENTED and item.system not in stores
-    ]
+    bought = _purchase_rows(solution, lambda item: item.market in RENTED and item.system not in stores)
     runs = [
         row(f"run of {run.workload}, {run.market}", run.cost, "USD", f"runs[{at}].cost", "", "datasheet")
         for at, run in enumerate(solution.runs)
         if run.market in RENTED
     ]
-    for rows in (bought, runs, bought + runs):
-        if rows and abs(sum(item["value"] for item in rows) - value) <= CLOSE * max(1.0, abs(value)):
-            return rows
-    return []
+    return _that_add_up([bought, runs, bought + runs], value)
+
+
+def _purchase_rows(solution: Solution, wanted: Callable[[Purchase], bool]) -> list[Node]:
+    return [
+        row(_purchase_label(item), item.cost, "USD", f"purchases[{at}].cost", item.price_source, "datasheet")
+        for at, item in enumerate(solution.purchases)
+        if wanted(item)
+    ]
+
+
+def _that_add_up(choices: Sequence[list[Node]], value: float) -> list[Node]:
+    """Return the first rows that add up to a plan's own figure; none where none do."""
+    return next((rows for rows in choices if adds_up((each["value"] for each in rows), value)), [])
 
 
 def _purchase_label(item: Purchase) -> str:

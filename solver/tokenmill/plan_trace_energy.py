@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tokenmill.milp.solution import Electricity
-from tokenmill.trace import Node, row, total
-
-CLOSE = 1e-9
+from tokenmill.trace import Node, adds_up, row, total
 
 
 def energy_nodes(rows: Sequence[Electricity], value: float) -> dict[str, Node]:
@@ -15,7 +13,7 @@ def energy_nodes(rows: Sequence[Electricity], value: float) -> dict[str, Node]:
 
     None where these do not add up to the plan's `value`.
     """
-    if not rows or abs(sum(each.cost for each in rows) - value) > CLOSE * max(1.0, abs(value)):
+    if not adds_up((each.cost for each in rows), value):
         return {}
     nodes: dict[str, Node] = {}
     for at, each in enumerate(rows, 1):

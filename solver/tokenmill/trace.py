@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Node = dict[str, Any]
 SUM = "sum"
+CLOSE = 1e-9
+"""Share of a sum by which its parts may miss it: rounding."""
 
 
 class Sourced(Protocol):
@@ -68,6 +70,12 @@ class Evaluated:
     operating: Mapping[str, Any] = field(default_factory=dict)
     resources: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+
+
+def adds_up(parts: Iterable[float], value: float) -> bool:
+    """Return whether there are parts, and `value` is their sum."""
+    found = list(parts)
+    return bool(found) and abs(sum(found) - value) <= CLOSE * max(1.0, abs(value))
 
 
 def trace_of(
