@@ -11,8 +11,8 @@ import sympy as sp
 
 from tokenmill_models import inference_leaves as leaf
 from tokenmill_models.batch_inference import rewritten
-from tokenmill_models.energy import base_weight
-from tokenmill_models.formula import Graph, Source
+from tokenmill_models.energy import base_weight, tdp
+from tokenmill_models.formula import Graph, Source, minimum
 from tokenmill_models.inference import RESOURCES
 from tokenmill_models.roofline import M
 from tokenmill_models.stage import Axis, Role, Rule
@@ -23,7 +23,8 @@ SHARED = Source(
     (
         "while the others work, what takes T alone takes T over the share of the time; while they rest it is faster",
         "each process holds its own weights, cache and reserve within its part of the memory",
-        "in its turns a process makes the chip draw what it would alone: what being at work draws counts by the share, too",
+        "in its turns a process makes the chip draw what it would alone: what being at work draws counts by the share, too,",
+        "and the limit of the board holds in its turns as in those of the others",
     ),
 )
 KEY = "layout.chip_share"
@@ -52,7 +53,10 @@ def with_share(role: Role) -> Role:
     idle, loaded = role.ports["power_idle"], role.ports["power_loaded"]
     power = {
         "power_idle": graph.let("power_idle_shared", "W", "draw of a replica's part of its chips at rest", share * idle),
-        "power_loaded": graph.let("power_shared", "W", "draw of a replica, its part of the idle draw counted", loaded - (1 - share) * idle),
+        "power_loaded": graph.let(
+            "power_shared", "W", "draw of a replica, its part of the idle draw counted",
+            minimum(loaded - (1 - share) * idle, share * tdp * leaf.ranks),
+        ),
     }  # fmt: skip
     figures = {**role.figures, "power": power["power_loaded"], **_power_figures(graph, power["power_loaded"])}
     halved = 2 ** sp.floor(sp.log(1 / share) / sp.log(2) + sp.Rational(1, 1000))

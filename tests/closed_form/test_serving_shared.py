@@ -65,6 +65,13 @@ def test_parts_of_a_chip_draw_its_rest_once():
         assert quarter["power_per_chip_shared"] == pytest.approx(4 * quarter["power_shared"])
 
 
+def test_parts_of_a_chip_together_keep_the_limit_of_its_board():
+    """Work that would draw more than the limit of 700 W is held to it: to 350 W in half of the time."""
+    hungry = {"chip__power_base": 0.9, "chip__power_memory": 0.9}
+    assert found("decode", **hungry)[WHOLE["decode"].figures["power"].name] == pytest.approx(700.0)
+    assert found("decode", 0.5, **hungry)["power_shared"] == pytest.approx(350.0)
+
+
 @pytest.mark.parametrize("name", ["mixed", "prefill", "decode"])
 def test_every_definition_has_its_dimension_and_two_routes_agree(name):
     values = serving_values(SHARING[name], SMALL, axis__chip_share=0.5)
