@@ -82,15 +82,18 @@ def solve_arrays(
     if start is not None:
         _give_start(solver, start[kept] / scaled.column)
     _tell(solver, scaled.objective)
-    with _stoppable(solver, bool(scaled.arrays.integer.any())):
+    _run(solver, bool(scaled.arrays.integer.any()))
+    outcome = replace(_read(solver, bool(arrays.integer.any()), gap), seconds=perf_counter() - began)
+    return _unscaled(outcome, scaled, arrays, whole, kept)
+
+
+def _run(solver: Any, whole: bool) -> None:
+    """Solve; `whole`: a programme with integers, whose search Ctrl-C ends."""
+    with _stoppable(solver, whole):
         _accept(solver, solver.run(), "the solve")
     if solver.getModelStatus() == _status().kUnboundedOrInfeasible:  # presolve cannot tell: ask without it
         _accept(solver, solver.setOptionValue("presolve", "off"), "presolve off")
         _accept(solver, solver.run(), "the solve")
-    outcome = replace(_read(solver, bool(arrays.integer.any()), gap), seconds=perf_counter() - began)
-    if outcome.values is not None:
-        _in_hand.set()
-    return _unscaled(outcome, scaled, arrays, whole, kept)
 
 
 def relax(
@@ -277,6 +280,7 @@ def _read(solver: Any, whole: bool, gap: float) -> Outcome:
     proven = bound if isfinite(bound) and (whole or status == names.kOptimal) else None
     if not has_plan and status != names.kModelEmpty:
         return Outcome("unknown", None, None, proven, None, limits.get(status), 0.0)
+    _in_hand.set()
     solution = solver.getSolution()
     values = np.array(solution.col_value, dtype=np.float64)
     duals = None if whole or not solution.dual_valid else np.array(solution.row_dual, dtype=np.float64)
