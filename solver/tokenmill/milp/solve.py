@@ -206,16 +206,21 @@ def optimise(formulation: Formulation, wish: Wish, clock: Clock) -> Best:
         held.at_best(expression, outcome.objective or 0.0, f"objective {number}", outcome.gap)
     if first is None or values is None:  # a problem has at least one objective
         raise ValueError("a problem without an objective")
-    if first.gap is not None and first.gap <= PROVEN and not stop_is_asked():
-        values = settle(held, values, wish, clock, notes)
-    else:
-        notes.append(
-            f"ties were not settled: {'stopped' if stop_is_asked() else 'the gap that was proven is over 1e-6'}"
-        )
-    values = _padded(values, build)
+    values = _padded(_settled(held, first.gap, values, wish, clock, notes), build)
     last = expressions[0]
     rest = _rest(build, values, last.at(last.value(values)) if isinstance(last, Ratio) else last)
     return Best(first, rest, tuple(expressions), tuple(notes))
+
+
+def _settled(
+    held: Held, gap: float | None, values: NDArray[np.float64], wish: Wish, clock: Clock, notes: list[str]
+) -> NDArray[np.float64]:
+    """Return the plan with its ties settled; as it is where it is not proven to be best, which `notes` then say."""
+    if gap is not None and gap <= PROVEN and not stop_is_asked():
+        return settle(held, values, wish, clock, notes)
+    why = "stopped" if stop_is_asked() else "the gap that was proven is over 1e-6"
+    notes.append(f"ties were not settled: {why}")
+    return values
 
 
 def _minimise(build: Build, expression: Linear, wish: Wish, clock: Clock) -> Outcome:
