@@ -10,7 +10,7 @@ import numpy as np
 
 from tokenmill.calibration_fit import Constant, Fitted, Result, fit, records, write_constants, write_table
 from tokenmill.catalog import Catalog, load_catalog
-from tokenmill.validate import FOLDS, Outcome, residual_quantiles
+from tokenmill.validate import FOLDS, fold_of, group_quantiles
 from tokenmill.validate_links import ENGINE_OWN, FILES, LIBRARY, Rows, half_constants, left_out, predict, read
 
 SOURCE = "fitted on measured/kernels/{}.csv"
@@ -103,18 +103,19 @@ def calibrate_links(folder: Path) -> dict[str, int]:
 
 
 def _write_residuals(catalog: Catalog, path: Path) -> int:
-    """Write the quantiles (10%, 90%) of log(measured/predicted) by kernel and half, rows predicted by the other half."""
-    found: dict[tuple[str, str], list[Outcome]] = {}
+    """Write the range of log(measured/predicted) that holds 80% by kernel and half, rows predicted by the other half."""
+    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for file in FILES:
         for chip, rows in read(file, catalog)[0].items():
             predicted = left_out(catalog, chip, rows)
-            for at, kernel in enumerate(rows.kernel.tolist() if predicted is not None else ()):
-                value = 0.0 if predicted is None else float(predicted[at])
-                one = Outcome(chip, kernel, str(rows.groups[at]), value, float(rows.seconds[at]))
-                found.setdefault((kernel, FOLDS[0] if rows.even[at] else FOLDS[1]), []).append(one)
+            if predicted is None:
+                continue
+            logs = np.log(rows.seconds / predicted)
+            for log, kernel, group in zip(logs.tolist(), rows.kernel.tolist(), rows.groups.tolist(), strict=True):
+                found.setdefault((kernel, fold_of(group)), []).append((log, group))
     lines = []
-    for (kernel, fold), outcomes in sorted(found.items()):
-        low, high = residual_quantiles(outcomes)
-        lines.append([kernel, fold, f"{low:.4f}", f"{high:.4f}", len(outcomes), "measured/kernels"])
+    for (kernel, fold), one in sorted(found.items()):
+        low, high = group_quantiles(np.array([log for log, _ in one]), np.array([group for _, group in one]))
+        lines.append([kernel, fold, f"{low:.4f}", f"{high:.4f}", len(one), "measured/kernels"])
     write_table(("kernel", "fold", "low", "high", "rows", "source"), lines, path)
     return len(found)

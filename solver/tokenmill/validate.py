@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from itertools import combinations
-from math import log
 from typing import Any
 from zlib import crc32
 
@@ -253,16 +252,11 @@ def _ranks(values: Array) -> Array:
     return np.asarray(mean[inverse], float)
 
 
-def residual_quantiles(outcomes: Iterable[Outcome], share: float = 0.8) -> tuple[float, float]:
-    """Return the quantiles of log(measured/predicted) between which `share` of further outcomes lie.
+def log_quantiles(logs: Array, share: float = 0.8) -> tuple[float, float]:
+    """Return the quantiles of `logs`, log(measured/predicted), between which `share` of further ones lie.
 
     Of n outcomes the k-th leaves k/(n + 1) below it (split conformal prediction), so few of them make the range wider.
     """
-    return log_quantiles(np.array([log(o.measured / o.predicted) for o in outcomes if o.measured]), share)
-
-
-def log_quantiles(logs: Array, share: float = 0.8) -> tuple[float, float]:
-    """Return the quantiles of `logs` between which `share` of further ones lie; see `residual_quantiles`."""
     upper = min(1.0, (1 + share) / 2 * (logs.size + 1) / logs.size)
     low, high = np.quantile(logs, [1 - upper, upper])
     return float(low), float(high)

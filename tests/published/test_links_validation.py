@@ -33,6 +33,13 @@ def test_intervals_hold_four_rows_in_five(scores):
     assert 0.75 < held < 0.85
 
 
+@pytest.mark.parametrize("kernel", ["eager", "exchange", "gather", "own", "reduce"])
+def test_intervals_hold_of_each_collective(scores, kernel):
+    found = [score for one in scores.values() for score in one if score.metric == kernel]
+    held = sum(score.coverage_80 * score.count for score in found) / sum(score.count for score in found)
+    assert 0.75 <= held <= 0.85
+
+
 def test_few_rows_are_left_out_and_each_for_a_reason(scores):
     library, own = scores["nccl"][0], scores["allreduce"][0]
     assert sum(library.left_out.values()) < 0.1 * library.rows_in_file
