@@ -61,6 +61,8 @@ def test_capital_unfolds_to_what_was_bought_less_its_upkeep(plan):
 
 def test_the_order_of_a_pipeline_is_told_where_there_is_one():
     assert choices_text({"tp": 8, "pp": 1, "schedule": "1f1b"}, {}, {}) == "tp 8"
+    assert choices_text({"tp": 8}, {}, {"speculative": "draft"}) == "tp 8, speculative draft"
+    assert choices_text({"tp": 8}, {}, {"speculative": "none"}) == "tp 8"
     assert choices_text({"tp": 8, "pp": 2, "schedule": "1f1b"}, {}, {}) == "tp 8, pp 2, schedule 1f1b"
 
 

@@ -27,8 +27,8 @@ LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "latency": "latency",
 """What times of requests are called, by the figure's name."""
 STAGES, ORDER = "pp", "schedule"
 """The order of a pipeline's work says something where it has several stages."""
-METHODS = ("method",)
-"""Choices besides layout and precision that say what is done."""
+METHODS, NAMED = ("method",), ("speculative",)
+"""Choices besides layout and precision that say what is done: by their word alone, with their name."""
 COLUMNS = ("pool", "system", "site", "replicas>", "chips>", "layout", "batch>")
 
 
@@ -71,6 +71,7 @@ def choices_text(layout: Mapping[str, Any], precision: Mapping[str, Any], settin
     if layout.get(STAGES) in (None, 1):
         said = [item for item in said if item[0] != ORDER]
     parts = [str(settings[name]) for name in METHODS if settings.get(name)]
+    said += [(name, settings.get(name)) for name in NAMED]
     parts += [f"{key.replace('_', ' ')} {value}" for key, value in said if _worth_saying(key, value)]
     return ", ".join(parts + _precisions(precision))
 
