@@ -47,12 +47,15 @@ def cases(expr: sp.Expr) -> tuple[Branch, ...]:
 
 
 def invert(formula: Formula, target: sp.Symbol) -> tuple[Branch, ...]:
-    """Return the closed forms of `target`; empty where none is found."""
+    """Return the closed forms of `target`; empty where a branch that holds it has none, for the others would be taken for all."""
     found = []
     for expr, conditions in _branches(formula.expr):
-        if target not in expr.free_symbols or sp.count_ops(expr) > MOST_OPERATIONS:
+        if target not in expr.free_symbols:
             continue
-        for solution in _solutions(expr - formula.symbol, target):
+        solutions = _solutions(expr - formula.symbol, target) if sp.count_ops(expr) <= MOST_OPERATIONS else []
+        if not solutions:
+            return ()
+        for solution in solutions:
             settled = tuple(condition.xreplace({target: solution}) for condition in conditions)
             found.append(Branch(solution, settled))
     return tuple(found)

@@ -280,3 +280,12 @@ def test_slopes_of_cases_and_of_steps():
     assert run(interval.python(), 1e9, 1e-3) == pytest.approx(0.5, rel=1e-3)
     with pytest.raises(ProblemError, match="--derivative"):
         derive("network.torus_diameter").derivative("torus_side")
+
+
+def test_a_branch_without_a_closed_form_leaves_none_for_the_whole():
+    # memory binds: (100e9 - 60e9 * 0.5**2 + 2 * 1000 * 1e6 B) / (1e12 B/s * 1) = 87 ms; compute takes 2 * 2 * 1e9 / 1e15 = 4 us
+    solved = derive("claim.step_bound").solve_for("batch_size")
+    known = {"F": 1e15, "W": 1e12, "replica_devices": 1, "claim_computed": 1e9, "claim_active_share": 0.5}
+    known |= {"claim_routed_weights": 60e9, "claim_weights": 100e9, "context_tokens": 1000, "kv_token_bytes": 1e6}
+    assert solved.given(known | {"claim_step": 0.087}).value == pytest.approx(2, rel=1e-6)
+    assert "no closed form" in solved.python()
