@@ -132,6 +132,7 @@ def test_check_says_there_are_no_mistakes(folder, capsys):
     assert json.loads(capsys.readouterr().out)["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_fits_writes_the_problem_it_solves(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # 8.03e9 parameters at 2 bytes are 16 GB: one card of 24 GB holds them; 405e9 x 2 bytes are 810 GB: eight do not

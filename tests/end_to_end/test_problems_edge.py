@@ -66,6 +66,7 @@ def test_a_new_file_of_devices_is_complete():
     assert plan.workloads["edge"].pools[0].role == "device"
 
 
+@pytest.mark.slow
 def test_measured_devices_are_predicted_from_the_other_half_of_the_devices():
     found = evaluate("edge")
     assert found.rows_in_file == 1220

@@ -11,6 +11,8 @@ import pytest
 from tokenmill import validate_memory as rows
 from tokenmill.validate import Evaluation, Score, score
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def evaluation() -> Evaluation:

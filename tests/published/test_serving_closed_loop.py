@@ -38,6 +38,7 @@ def solved(*given, **more):
     return plan, plan.workloads["chat"].pools[0]
 
 
+@pytest.mark.slow
 def test_points_that_were_measured():
     first, later = [], []
     for *given, ttft, tpot in POINTS:

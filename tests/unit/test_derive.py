@@ -137,6 +137,7 @@ def test_exact_and_python_agree_on_powers():
     assert run(found.python(), 5.0, 3.0) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_formulas_and_stages_share_one_vocabulary():
     # a name that means two things would fail only in a process that uses both
     from tokenmill.imports.architecture import load_architecture

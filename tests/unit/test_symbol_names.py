@@ -28,7 +28,7 @@ for step in {order}:
 """
 
 
-@pytest.mark.parametrize("order", [("load", "build"), ("build", "load")])
+@pytest.mark.parametrize("order", [("load", "build"), pytest.param(("build", "load"), marks=pytest.mark.slow)])
 def test_every_module_and_stage_share_the_symbols(order):
     script = LOAD.format(path=[p for p in sys.path if p], order=order)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -89,6 +89,7 @@ def test_products_of_a_layer_move_the_weights_that_the_source_prints():
     )
 
 
+@pytest.mark.slow
 def test_tokens_of_a_cache_whose_memory_is_printed():
     """Memory over bytes a token leaves no room for error but the rounding of what was printed: 0.3% at most in the median."""
     (scores,) = [[s for s in validate(["reported_cases"]) if s.metric == "kv_tokens"]]

@@ -33,6 +33,7 @@ def test_every_row_is_scored_read_or_left_out_for_a_reason():
     assert all(found.left_out)
 
 
+@pytest.mark.slow
 def test_what_fails_to_start_is_known_by_weights_cache_and_device():
     """405B: 487 GB of weights on 8 x 80 GB and a step of 131,072 tokens; DeepSeek-V2 before vLLM kept latents; a long context;
     gpt-oss-120b on one H100: its padded experts and the logits of 1024 sequences leave no room for 131,072 tokens."""
@@ -44,6 +45,7 @@ def test_what_fails_to_start_is_known_by_weights_cache_and_device():
     assert sum(worked) >= 0.9 * len(worked)
 
 
+@pytest.mark.slow
 def test_experts_of_a_file_keep_their_own_format():
     """gpt-oss-20b as llama.cpp's file: 19.1e9 expert weights at 4.25 bits and 1.80e9 at 8.5: 12.06 GB, 11.27 GiB as it prints."""
     rows = {row.case.row: (row, found) for row, found in zip(measured()[0], predictions(), strict=True)}
