@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from signal import SIGINT, signal
-from threading import Event, current_thread, main_thread
+from threading import Event, Lock, current_thread, main_thread
 from time import perf_counter
 from typing import Any
 
@@ -30,6 +30,7 @@ from tokenmill.milp.scaling import Scaled, scale
 SMALLEST, LARGEST = 1e-9, 1e15
 _threads_of_process: list[int] = []
 _stop, _in_hand = Event(), Event()
+_turned_away = Lock()
 
 
 @dataclass(frozen=True)
@@ -375,7 +376,12 @@ def _stoppable(solver: Any, whole: bool) -> Iterator[None]:
 
 @contextmanager
 def _quiet_output() -> Iterator[None]:
-    """Turn file descriptor 1 away while HiGHS prints its banner."""
+    """Turn file descriptor 1 away while HiGHS prints its banner: one thread at a time, or the last would keep it turned away."""
+    with _turned_away:
+        yield from _turned()
+
+
+def _turned() -> Iterator[None]:
     sys.stdout.flush()
     try:
         kept = os.dup(1)
