@@ -38,7 +38,7 @@ split_cost = declare(
 def tiled(rows: sp.Expr, inner: sp.Expr, columns: sp.Expr, copies: sp.Expr = ONE) -> sp.Expr:
     """Return the compute time [s] of a product of `rows` x `inner` by `inner` x `columns` [1 each]; `copies` such share the rows.
 
-    Library and tile are the quicker of two sizes, in whole rounds or with tiles cut up. Few rows or columns take
+    The quicker of two sizes of tile is taken, in whole rounds or with tiles cut up. Few rows or columns take
     smaller tiles: at most as many are added, and half the smallest tile. Source: ROUNDS.
     """
     large = _time(rows, inner, columns, copies, LONG, ONE)

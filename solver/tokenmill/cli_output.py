@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from os import devnull
 from pathlib import Path
-from signal import SIG_IGN, SIGINT, signal
-from threading import current_thread, main_thread
+from signal import SIG_IGN
 from typing import Any
 
 from tokenmill.errors import AuditError, Mistake, ProblemError, SolverError, TokenmillError
+from tokenmill.interrupts import at_interrupt
 
 SOLVED, INFEASIBLE, BAD_INPUT, NO_PLAN, INTERNAL = range(5)
 _INTERRUPTED = 130  # what the command line's parser makes of Ctrl-C
@@ -121,14 +121,8 @@ def progress() -> Iterator[None]:
 @contextmanager
 def whole() -> Iterator[None]:
     """Let Ctrl-C wait while a plan in hand is written: what was asked for is there, and whole."""
-    if current_thread() is not main_thread():
+    with at_interrupt(SIG_IGN):
         yield
-        return
-    before = signal(SIGINT, SIG_IGN)
-    try:
-        yield
-    finally:
-        signal(SIGINT, before)
 
 
 SILENT = 2.0

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from signal import SIGINT, signal
 from threading import Event, Lock, current_thread, main_thread
 from time import perf_counter
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenmill.errors import SolverError
+from tokenmill.interrupts import at_interrupt
 from tokenmill.milp.progress import moment, watcher
 from tokenmill.milp.rows import Arrays
 from tokenmill.milp.scaling import Scaled, scale
@@ -352,11 +352,8 @@ def kept_from_stops() -> Iterator[None]:
             raise KeyboardInterrupt
 
     forget_stop()
-    before = signal(SIGINT, asked)
-    try:
+    with at_interrupt(asked):
         yield
-    finally:
-        signal(SIGINT, before)
 
 
 @contextmanager
@@ -365,13 +362,10 @@ def _stoppable(solver: Any, whole: bool) -> Iterator[None]:
     if not whole or current_thread() is not main_thread():
         yield
         return
-    before = signal(SIGINT, lambda *_: _stop.set())
     # the solver asks now and then; it is then that Python hears the signal
     solver.cbMipInterrupt.subscribe(lambda event: event.interrupt() if _stop.is_set() else None)
-    try:
+    with at_interrupt(lambda *_: _stop.set()):
         yield
-    finally:
-        signal(SIGINT, before)
 
 
 @contextmanager
